@@ -1,0 +1,142 @@
+"""Agents, with what their cards list."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import AdminTextareaWidget
+from django.db import models
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from a2a_django.admin.agent_forms import AgentForm, ExtensionForm, InterfaceForm, SkillForm
+from a2a_django.admin.deletion import KeptByTasks
+from a2a_django.agents import registry
+from a2a_django.models import Agent, AgentExtension, AgentInterface, AgentSkill
+from a2a_django.models.agent import Visibility
+
+
+SHORT_TEXT = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
+
+
+class SkillInline(admin.StackedInline):  # type: ignore[type-arg]
+    """What the agent can do."""
+
+    model = AgentSkill
+    form = SkillForm
+    formfield_overrides = SHORT_TEXT
+    extra = 0
+    verbose_name = "skill"
+    verbose_name_plural = "skills"
+    fieldsets = [
+        (
+            None,
+            {
+                "fields": [
+                    ("name", "skill_id"),
+                    "description",
+                    "tags",
+                    "examples",
+                    ("input_modes", "output_modes"),
+                    ("visibility", "position"),
+                ]
+            },
+        ),
+        ("Security", {"classes": ["collapse"], "fields": ["security_requirements"]}),
+    ]
+
+
+class ExtensionInline(admin.TabularInline):  # type: ignore[type-arg]
+    """Protocol extensions."""
+
+    model = AgentExtension
+    form = ExtensionForm
+    formfield_overrides = SHORT_TEXT
+    extra = 0
+    verbose_name = "extension"
+    verbose_name_plural = "protocol extensions"
+    fields = ["uri", "description", "required", "params", "position"]
+
+
+class InterfaceInline(admin.TabularInline):  # type: ignore[type-arg]
+    """Interfaces, for agents whose card should not name all that this site serves."""
+
+    model = AgentInterface
+    form = InterfaceForm
+    extra = 0
+    verbose_name = "interface"
+    verbose_name_plural = "interfaces (none: all that this site serves)"
+    fields = ["protocol_binding", "url", "protocol_version", "tenant", "position"]
+
+
+@admin.register(Agent)
+class AgentAdmin(KeptByTasks):
+    """Where staff create an agent and say what its card says."""
+
+    form = AgentForm
+    inlines = [SkillInline, ExtensionInline, InterfaceInline]
+    list_display = [
+        "name", "slug", "executor_name", "enabled", "is_default", "anonymous_access", "version", "card",
+    ]  # fmt: skip
+    list_display_links = ["name", "slug"]
+    list_filter = ["enabled", "anonymous_access", "streaming", "push_notifications"]
+    search_fields = ["name", "slug", "description", "executor"]
+    prepopulated_fields = {"slug": ["name"]}
+    readonly_fields = ["card", "created_at", "updated_at"]
+    save_on_top = True
+    formfield_overrides = {models.URLField: {"assume_scheme": "https"}, **SHORT_TEXT}
+    fieldsets = [
+        (None, {"fields": ["name", "slug", "description", "version", "executor", "enabled", "is_default", "card"]}),
+        ("Who may call", {"fields": ["anonymous_access"]}),
+        ("Input and output", {"fields": [("default_input_modes", "default_output_modes")]}),
+        (
+            "Capabilities",
+            {
+                "description": "What the card promises to clients.",
+                "fields": ["streaming", "push_notifications", "extended_card"],
+            },
+        ),
+        (
+            "Provider and links",
+            {
+                "classes": ["collapse"],
+                "fields": ["provider_organization", "provider_url", "documentation_url", "icon_url"],
+            },
+        ),
+        ("Security", {"classes": ["collapse"], "fields": ["security_schemes", "security_requirements"]}),
+        ("Record", {"classes": ["collapse"], "fields": ["created_at", "updated_at"]}),
+    ]
+
+    class Media:
+        css = {"all": ["a2a_django/admin.css"]}
+
+    @admin.display(description="executor", ordering="executor")
+    def executor_name(self, agent: Agent) -> str:
+        """The executor, marked where this site has none of that name."""
+        return agent.executor if agent.executor in registry.names() else f"{agent.executor} (missing)"
+
+    @admin.display(description="card")
+    def card(self, agent: Agent) -> SafeString | str:
+        """A link to the card that clients read."""
+        if not agent.pk or not agent.enabled:
+            return "-"
+        return format_html('<a href="{}">card</a>', "/a2a/" + agent.slug)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Saves the inlines, then says what clients will miss in the card."""
+        super().save_related(request, form, formsets, change)
+        for warning in warnings(Agent.objects.get(pk=form.instance.pk)):
+            messages.warning(request, warning)
+
+
+def warnings(agent: Agent) -> list[str]:
+    """What is allowed, but hardly meant."""
+    listed_for = set(agent.skills.values_list("visibility", flat=True))
+    found = []
+    if agent.executor not in registry.names():
+        found.append(f"No executor is called “{agent.executor}” now: calls to this agent will fail.")
+    if Visibility.PUBLIC not in listed_for:
+        found.append("The protocol wants a card to list at least one skill: add one that is listed for everybody.")
+    if Visibility.AUTHENTICATED in listed_for and not agent.extended_card:
+        found.append("Skills for authenticated callers are not shown to anyone until “extended card” is on.")
+    return found

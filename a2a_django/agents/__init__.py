@@ -1,0 +1,1 @@
+"""What an agent is and how it runs: registry, card, runner, dispatch."""

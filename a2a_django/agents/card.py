@@ -1,0 +1,155 @@
+"""An Agent row as the AgentCard that a viewer gets: bytes and ETag (A2A 4.4, 8)."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from a2a.types import AgentCard
+from django.conf import settings
+from rest_framework.authentication import (
+    BaseAuthentication,
+    BasicAuthentication,
+    SessionAuthentication,
+    TokenAuthentication,
+)
+
+from a2a_django.models import Agent, AgentSkill
+from a2a_django.models.agent import Visibility
+from a2a_django.protocol import codec
+from a2a_django.protocol.versions import SUPPORTED
+from a2a_django.settings import a2a_settings
+
+
+@dataclass(frozen=True)
+class Urls:
+    """Where this site serves an agent: absolute URLs, empty for a binding that is off."""
+
+    jsonrpc: str = ""
+    http_json: str = ""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A card as it is served."""
+
+    body: bytes
+    etag: str
+
+
+def streams(agent: Agent) -> bool:
+    """Whether the agent streams on this site."""
+    return agent.streaming and a2a_settings.STREAMING
+
+
+def public(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard:
+    """The card that everybody may see; A2A["CARD_MODIFIER"] has the last word."""
+    card = _card(agent, urls, tenant, agent.skills.filter(visibility=Visibility.PUBLIC))
+    modify = a2a_settings.load("CARD_MODIFIER")
+    if modify is None:
+        return card
+    modified: AgentCard = modify(card)
+    return modified
+
+
+def extended(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard | None:
+    """The card for authenticated callers, None where the agent has nothing to show that isn't public (A2A 3.1.11)."""
+    if not agent.skills.exclude(visibility=Visibility.PUBLIC).exists():
+        return None
+    return _card(agent, urls, tenant, agent.skills.all())
+
+
+def render(card: AgentCard) -> Rendered:
+    """`card` as JSON; required arrays are there even when they are empty."""
+    data = codec.to_data(card)
+    for name in ("supportedInterfaces", "defaultInputModes", "defaultOutputModes", "skills"):
+        data.setdefault(name, [])
+    for skill in data["skills"]:
+        skill.setdefault("tags", [])
+    body = codec.dumps(data).encode()
+    return Rendered(body, f'"{hashlib.sha256(body).hexdigest()}"')
+
+
+def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -> AgentCard:
+    data: dict[str, Any] = {
+        "name": agent.name,
+        "description": agent.description,
+        "version": agent.version,
+        "supportedInterfaces": list(_interfaces(agent, urls, tenant)),
+        "capabilities": _capabilities(agent),
+        "defaultInputModes": agent.default_input_modes,
+        "defaultOutputModes": agent.default_output_modes,
+        "skills": [_skill(skill) for skill in skills],
+        "documentationUrl": agent.documentation_url or None,
+        "iconUrl": agent.icon_url or None,
+        **_security(agent),
+    }
+    if agent.provider_organization:
+        data["provider"] = {"organization": agent.provider_organization, "url": agent.provider_url}
+    return codec.parse(data, AgentCard)
+
+
+def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str]]:
+    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json}
+    chosen = [
+        (item.protocol_binding, item.url or own.get(item.protocol_binding, ""), item.protocol_version, item.tenant)
+        for item in agent.interfaces.all()
+    ] or [(binding, url, SUPPORTED[0], tenant) for binding, url in own.items()]
+    for binding, url, version, interface_tenant in chosen:
+        if url:
+            interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
+
+
+def _capabilities(agent: Agent) -> dict[str, Any]:
+    extensions = [
+        {"uri": item.uri, "description": item.description, "required": item.required, "params": item.params or None}
+        for item in agent.extensions.all()
+    ]
+    return {
+        "streaming": streams(agent),
+        "pushNotifications": agent.push_notifications,
+        "extendedAgentCard": agent.extended_card,
+        "extensions": extensions,
+    }
+
+
+def _skill(skill: AgentSkill) -> dict[str, Any]:
+    return {
+        "id": skill.skill_id,
+        "name": skill.name,
+        "description": skill.description,
+        "tags": skill.tags,
+        "examples": skill.examples,
+        "inputModes": skill.input_modes,
+        "outputModes": skill.output_modes,
+        "securityRequirements": skill.security_requirements,
+    }
+
+
+def _security(agent: Agent) -> dict[str, Any]:
+    schemes = agent.security_schemes or _schemes_of_authenticators()
+    any_one = [{"schemes": {name: {"list": []}}} for name in schemes]
+    if agent.anonymous_access != "denied":
+        any_one = []
+    return {"securitySchemes": schemes, "securityRequirements": agent.security_requirements or any_one}
+
+
+def _schemes_of_authenticators() -> dict[str, Any]:
+    """SecurityScheme objects for the configured DRF authenticators."""
+    schemes: dict[str, Any] = {}
+    for item in a2a_settings.load("AUTHENTICATION_CLASSES"):
+        schemes |= _scheme(item)
+    return schemes
+
+
+def _scheme(authenticator: type[BaseAuthentication]) -> dict[str, Any]:
+    if issubclass(authenticator, SessionAuthentication):
+        cookie = {"location": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": "A session of this site"}
+        return {"session": {"apiKeySecurityScheme": cookie}}
+    if issubclass(authenticator, BasicAuthentication):
+        return {"basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}}}
+    if issubclass(authenticator, TokenAuthentication) and authenticator.keyword.lower() != "bearer":
+        header = {"location": "header", "name": "Authorization", "description": f"{authenticator.keyword} <token>"}
+        return {"token": {"apiKeySecurityScheme": header}}
+    return {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}

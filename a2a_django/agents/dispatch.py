@@ -1,0 +1,92 @@
+"""Hands a Turn to this process or to Celery, and the next one when it has ended (DESIGN 5)."""
+
+import asyncio
+import logging
+import time
+
+from celery import shared_task
+
+from a2a_django import accidents, database, doorbell
+from a2a_django.agents import claims, loop, registry, runner
+from a2a_django.agents.claims import Claim
+from a2a_django.models import Task, Turn
+from a2a_django.models.turn import TurnState
+from a2a_django.settings import a2a_settings
+
+log = logging.getLogger(__name__)
+
+BROKER_REST = 5.0  # seconds for which a broker that failed is not asked again: an attempt takes its time
+_broker_failed = -BROKER_REST
+
+
+def in_process() -> bool:
+    """Whether turns run in the process that accepts them."""
+    return a2a_settings.EXECUTION == "inprocess"
+
+
+def start(claim: Claim) -> None:
+    """Runs a claimed turn in this process."""
+    loop.submit(_perform(claim), blocking=_blocking(claim))
+
+
+def hand(turn_id: int) -> None:
+    """Has a queued turn run, here or in a Celery worker. One that can't be handed on stays queued."""
+    if in_process():
+        loop.submit(_claim_and_perform(turn_id))
+    else:
+        _publish(turn_id)
+
+
+def next_turn(task_id: str) -> None:
+    """After a turn or a task has ended: has the task's next turn run; those of an ended task fail."""
+    queued = Turn.objects.queued().filter(task_id=task_id).order_by("pk")
+    turn_id = queued.values_list("pk", flat=True).first()
+    if turn_id is None:
+        return
+    if Task.objects.live().filter(pk=task_id).exists():
+        hand(turn_id)
+    else:
+        queued.update(state=TurnState.FAILED, error="The task had ended before this turn could start.")
+        doorbell.ring(task_id)
+
+
+def _publish(turn_id: int) -> None:
+    global _broker_failed
+    if time.monotonic() - _broker_failed < BROKER_REST:
+        return
+    try:
+        run_turn.apply_async((turn_id,), retry=False)
+    except Exception as error:  # whatever the broker's client raises: the turn is safe in the database
+        _broker_failed = time.monotonic()
+        log.error("The broker did not take turn %s, it stays queued: %s", turn_id, accidents.place(error))
+
+
+async def _claim_and_perform(turn_id: int) -> None:
+    claim = await database.log.run(claims.claim, turn_id)
+    if claim is None:
+        return
+    if _blocking(claim):
+        await asyncio.wrap_future(loop.submit(_perform(claim), blocking=True))
+    else:
+        await _perform(claim)
+
+
+async def _perform(claim: Claim) -> None:
+    try:
+        await runner.run(claim)
+    except Exception as error:
+        log.error("Turn %s was given up: %s", claim.turn_id, accidents.place(error))
+    await database.log.run(next_turn, claim.writer.task_id)
+
+
+def _blocking(claim: Claim) -> bool:
+    try:
+        return registry.registration(claim.executor).blocking
+    except LookupError:  # the runner will say so where the caller and staff can see it
+        return False
+
+
+@shared_task(name="a2a_django.run_turn", ignore_result=True, acks_late=False)
+def run_turn(turn_id: int) -> None:
+    """The Celery job: runs one queued turn; a second copy of it finds nothing to claim."""
+    loop.submit(_claim_and_perform(turn_id)).result()

@@ -1,0 +1,126 @@
+"""The leases that this process holds: renewed by the keeper, whatever the executors do (DESIGN 5.4)."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from uuid import uuid4
+
+from django.db.models import DateTimeField, ExpressionWrapper, F
+from django.db.models.functions import Now
+
+from a2a_django import database, doorbell
+from a2a_django.models import Task
+from a2a_django.models.task import Cancel
+from a2a_django.settings import a2a_settings
+
+
+def token() -> str:
+    """A new lease token."""
+    return str(uuid4())
+
+
+def expiry() -> ExpressionWrapper:
+    """When a lease that is taken or renewed now expires, by the database's clock."""
+    lasting = timedelta(seconds=a2a_settings.LEASE_SECONDS)
+    return ExpressionWrapper(Now() + lasting, output_field=DateTimeField())
+
+
+class Held:
+    """A lease that a runner holds; `news` wakes it when its task is being cancelled or the lease is lost."""
+
+    def __init__(self, task_id: str, lease: str) -> None:
+        self.task_id, self.lease = task_id, lease
+        self.lost = self.cancel_requested = False
+        self.renewed = 0
+        self._noted = 0
+        self._ear: doorbell.Ear | None = None
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within it the lease is renewed, and `news` hears of cancels; in the runner's loop."""
+        _renewing()
+        self._ear = doorbell.Ear()
+        self._ear.listen(doorbell.CANCEL + self.task_id)
+        with _holding(self):
+            yield
+
+    async def news(self) -> None:
+        """Returns after a renewal, or when a canceller has rung and the task's row was looked at."""
+        assert self._ear is not None
+        await self._ear.wait(None)
+        if self._noted == self.renewed:
+            self._see(await database.log.run(_standing, self.task_id))
+        self._noted = self.renewed
+
+    def was_renewed(self, standing: tuple[str, str] | None) -> None:
+        """Takes note of what a renewal found; from the keeper's thread."""
+        self._see(standing)
+        self.renewed += 1
+        if self._ear is not None:
+            self._ear.ring()
+
+    def _see(self, standing: tuple[str, str] | None) -> None:
+        """Takes note of the (lease, cancel) in the task's row, None where the lease isn't ours."""
+        self.lost = standing is None or standing[0] != self.lease
+        self.cancel_requested = standing is not None and standing[1] == Cancel.REQUESTED
+
+
+def _standing(task_id: str) -> tuple[str, str] | None:
+    return Task.objects.filter(pk=task_id).values_list("lease", "cancel").first()
+
+
+_lock = threading.Lock()
+_held: dict[str, Held] = {}
+_renewed_by: doorbell.Keeper | None = None
+
+
+@contextlib.contextmanager
+def _holding(held: Held) -> Iterator[None]:
+    with _lock:
+        _held[held.lease] = held
+    try:
+        yield
+    finally:
+        with _lock:
+            _held.pop(held.lease, None)
+
+
+def _renewing() -> None:
+    """Makes sure that the keeper renews this process's leases."""
+    global _renewed_by
+    keeper = doorbell.keeper()
+    with _lock:
+        if _renewed_by is keeper:
+            return
+        _renewed_by = keeper
+    keeper.loop.call_soon_threadsafe(keeper.repeat, "LEASE_SECONDS", _renew, 1 / 3)
+
+
+async def _renew() -> None:
+    with _lock:
+        held = dict(_held)
+    if not held:
+        return
+    found = await database.log.run(_renew_rows, held)
+    for lease, one in held.items():
+        one.was_renewed(found.get(lease))
+
+
+def _renew_rows(held: dict[str, Held]) -> dict[str, tuple[str, str]]:
+    """(lease, cancel) by lease of those that still are ours, all renewed in one UPDATE."""
+    ours = Task.objects.filter(pk__in=[one.task_id for one in held.values()], lease__in=list(held))
+    ours.update(lease_expires=expiry(), lease=F("lease"))
+    return {lease: (lease, cancel) for lease, cancel in ours.values_list("lease", "cancel")}
+
+
+def _forget() -> None:
+    """After a fork the parent holds the leases."""
+    global _lock, _renewed_by
+    _lock, _renewed_by = threading.Lock(), None
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+

@@ -1,0 +1,98 @@
+"""The event loops in which executors run: one shared thread per process, or a thread of its own (DESIGN 5.3)."""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+HELD_TOO_LONG = 1.0  # seconds without a breath of the shared loop before the watchdog speaks
+
+_lock = threading.Lock()
+_shared: "SharedLoop | None" = None
+
+
+class SharedLoop:
+    """A thread whose loop runs the turns of all executors that don't block, and a watchdog that tells who does."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._breath = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="a2a-executors", daemon=True)
+        self._thread.start()
+        threading.Thread(target=self._watch, name="a2a-watchdog", daemon=True).start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._breathe)
+        self.loop.run_forever()
+
+    def _breathe(self) -> None:
+        self._breath = time.monotonic()
+        self.loop.call_later(HELD_TOO_LONG / 4, self._breathe)
+
+    def _watch(self) -> None:
+        warned = 0.0
+        while self._thread.is_alive():
+            time.sleep(HELD_TOO_LONG / 2)
+            if time.monotonic() - self._breath > HELD_TOO_LONG and warned != self._breath:
+                warned = self._breath
+                self._warn()
+
+    def _warn(self) -> None:
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        where = "".join(traceback.format_stack(frame, limit=8)) if frame else ""
+        log.warning(
+            "An executor holds the shared event loop for over %s s, all others wait; make it async, "
+            "or register it with @executor(…, blocking=True). It is at:\n%s",
+            HELD_TOO_LONG,
+            where,
+        )
+
+
+def submit(work: Coroutine[Any, Any, None], *, blocking: bool = False) -> "concurrent.futures.Future[None]":
+    """Runs `work` in a fresh context, so that nothing of the caller's request leaks into the turn."""
+    context = contextvars.Context()
+    if blocking:
+        return context.run(_in_own_thread, work)
+    return context.run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
+
+
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = SharedLoop()
+        return _shared.loop
+
+
+def _in_own_thread(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
+    future: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def run() -> None:
+        try:
+            asyncio.run(work)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="a2a-executor", daemon=True).start()
+    return future
+
+
+def _forget() -> None:
+    """After a fork the thread is gone."""
+    global _shared, _lock
+    _shared, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

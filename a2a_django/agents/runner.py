@@ -1,0 +1,232 @@
+"""Runs the executor of a claimed turn and appends what it says (DESIGN 5)."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from a2a.server.agent_execution import RequestContext
+from a2a.types import Task as ProtoTask
+from asgiref.sync import ThreadSensitiveContext
+from django.db import InterfaceError, OperationalError
+
+from a2a_django import accidents, database, doorbell, event_log, snapshots
+from a2a_django.agents import claims, connections, registry
+from a2a_django.agents.claims import Claim
+from a2a_django.agents.contract import Contract, breach
+from a2a_django.agents.leases import Held
+from a2a_django.agents.speech import Speech
+from a2a_django.event_log import End, Entry, FencedError
+from a2a_django.models import Task
+from a2a_django.models.task import Cancel
+from a2a_django.protocol import errors
+from a2a_django.protocol.states import TERMINAL, TaskState
+from a2a_django.settings import a2a_settings
+
+log = logging.getLogger(__name__)
+
+REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
+NEUTRAL = "The agent could not complete the task."
+
+
+async def run(claim: Claim) -> None:
+    """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it."""
+    async with ThreadSensitiveContext() as context:
+        try:
+            await _Run(claim, context).run()
+        finally:
+            await connections.close(context)
+
+
+class _Run:
+    """One turn on its way: the executor speaks, the pump appends, the lease is watched."""
+
+    def __init__(self, claim: Claim, thread: ThreadSensitiveContext) -> None:
+        task = claim.current_task
+        self.claim, self.writer, self.thread = claim, claim.writer, thread
+        self.contract = Contract(
+            self.writer.task_id,
+            self.writer.context_id,
+            follow_up=task is not None,
+            artifact_ids={artifact.artifact_id for artifact in task.artifacts} if task else set(),
+        )
+        self.wake = asyncio.Event()
+        self.speech = Speech(self.contract, self.wake.set)
+        self.held = Held(self.writer.task_id, self.writer.lease)
+        self.executing: asyncio.Task[None] | None = None
+        self.canceling: asyncio.Task[None] | None = None
+        self.canceled = False
+        self.rested = 0
+
+    async def run(self) -> None:
+        with self.held.listening():
+            watching = asyncio.create_task(self._watch())
+            self.executing = self._start(self._execute())
+            try:
+                await self._pump()
+            except FencedError:
+                log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
+            finally:
+                self.speech.close()
+                await self._stop(watching, self.canceling, self.executing)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self.wake.set())
+        return task
+
+    async def _execute(self) -> None:
+        executor = registry.get(self.claim.executor)
+        await executor.execute(await self._request_context(), self.speech)
+
+    async def _watch(self) -> None:
+        while True:
+            await self.held.news()
+            self.wake.set()
+
+    # --- the pump: what was said goes to the log, in as few commits as come about
+
+    async def _pump(self) -> None:
+        assert self.executing is not None
+        while True:
+            await self.wake.wait()
+            self.wake.clear()
+            await self._heed()
+            over = self.executing.done() and (self.canceling is None or self.canceling.done())
+            entries = self.speech.take()
+            if over:
+                return await self._append(*self._ending(entries))
+            if entries:
+                await self._append(entries, None)
+
+    async def _append(self, entries: list[Entry], end: End | None) -> None:
+        """Appends; while the database is away it tries again for as long as the lease lasts."""
+        async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
+            pause = 0.05
+            while True:
+                try:
+                    return await database.log.run(event_log.append, self.writer, entries, end=end)
+                except (OperationalError, InterfaceError) as error:
+                    log.warning("Could not append to the log, trying again: %s", type(error).__name__)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, 2)
+
+    async def _heed(self) -> None:
+        """Looks at what the lease's watch has found."""
+        if self.held.lost:
+            raise FencedError
+        if self.held.cancel_requested and self.canceling is None:
+            self.canceling = self._start(self._cancel())
+        if self.held.renewed != self.rested:
+            self.rested = self.held.renewed
+            await connections.rest(self.thread)
+
+    # --- cancelling
+
+    async def _cancel(self) -> None:
+        """Asks the executor; it obeys, refuses, or is stopped (DESIGN 5.6)."""
+        try:
+            async with asyncio.timeout(a2a_settings.CANCEL_TIMEOUT):
+                context = await self._cancel_context()
+                await registry.get(self.claim.executor).cancel(context, self.speech)
+        except REFUSALS:
+            await database.log.run(_refuse, self.writer.task_id, self.writer.lease)
+            self.held.cancel_requested, self.canceling = False, None
+            return
+        except Exception as error:
+            log.warning("cancel() of executor “%s” failed: %s", self.claim.executor, accidents.place(error))
+        assert self.executing is not None
+        self.canceled = True
+        self.executing.cancel()
+        await asyncio.wait({self.executing}, timeout=a2a_settings.CANCEL_TIMEOUT)
+
+    async def _cancel_context(self) -> RequestContext:
+        task = await database.log.run(_current, self.writer.task_id)
+        writer = self.writer
+        return RequestContext(self.claim.call_context, task_id=writer.task_id, context_id=writer.context_id, task=task)
+
+    async def _request_context(self) -> RequestContext:
+        claim, writer = self.claim, self.writer
+        builder = a2a_settings.load("REQUEST_CONTEXT_BUILDER")
+        if builder is not None:
+            builder = builder() if inspect.isclass(builder) else builder
+            built: RequestContext = await builder.build(
+                context=claim.call_context,
+                params=claim.request,
+                task_id=writer.task_id,
+                context_id=writer.context_id,
+                task=claim.current_task,
+            )
+            return built
+        return RequestContext(
+            claim.call_context,
+            claim.request,
+            task_id=writer.task_id,
+            context_id=writer.context_id,
+            task=claim.current_task,
+            related_tasks=claim.related_tasks,
+        )
+
+    # --- the end
+
+    def _ending(self, entries: list[Entry]) -> tuple[list[Entry], End]:
+        """The last entries and how the turn ends."""
+        turn_id, error = self.claim.turn_id, self._failure()
+        ended = self.writer.terminal or any(entry.status and entry.status["state"] in TERMINAL for entry in entries)
+        if self.canceled:
+            closing = [] if ended else [event_log.status_entry(self.writer, TaskState.CANCELED)]
+            return entries + closing, End(turn_id)
+        if error is None:
+            return entries + self.speech.answer(), End(turn_id)
+        report = accidents.report(error)
+        if ended:
+            return entries, End(turn_id, failed=True, error=report)
+        spoken = self.writer.visible or entries
+        public = error if isinstance(error, errors.A2AError) else errors.InternalError()
+        answer = None if spoken else errors.store(public)
+        return [*entries, self._failed(public)], End(turn_id, failed=True, error=report, answer=answer)
+
+    def _failure(self) -> BaseException | None:
+        """Why the turn failed, None if it didn't."""
+        assert self.executing is not None
+        error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
+        if self.canceled:
+            return None
+        if self.speech.breach is not None:
+            log.warning("Executor “%s”: %s", self.claim.executor, self.speech.breach.__notes__[0])
+            return self.speech.breach
+        if error is not None and not isinstance(error, errors.A2AError):
+            log.error("Executor “%s” failed: %s", self.claim.executor, accidents.place(error))
+        if error is None and not self.speech.spoken and self.claim.current_task is None:
+            return breach("nothing at all was said")
+        return error
+
+    def _failed(self, public: errors.A2AError) -> Entry:
+        meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
+        text = public.message if meant else NEUTRAL
+        message = {
+            "messageId": f"{self.claim.turn_id}-failed",
+            "contextId": self.writer.context_id,
+            "taskId": self.writer.task_id,
+            "role": "ROLE_AGENT",
+            "parts": [{"text": text}],
+        }
+        return event_log.status_entry(self.writer, TaskState.FAILED, message=message)
+
+    async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
+        """Cancels what still runs; an executor that clings on is left behind, unheard."""
+        running = {task for task in tasks if task is not None and not task.done()}
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=a2a_settings.CANCEL_TIMEOUT)
+
+
+def _refuse(task_id: str, lease: str) -> None:
+    Task.objects.filter(pk=task_id, lease=lease).update(cancel=Cancel.REFUSED)
+    doorbell.ring(task_id)
+
+
+def _current(task_id: str) -> ProtoTask:
+    return claims.current_task(snapshots.snapshot(Task.objects.get(pk=task_id)))

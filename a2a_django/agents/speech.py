@@ -1,0 +1,64 @@
+"""The event queue that an executor speaks into: serialised at once, bounded by count and bytes (DESIGN 4)."""
+
+import asyncio
+from collections.abc import Callable
+
+from a2a.server.events import EventQueue
+
+from a2a_django.agents.contract import Contract, Said
+from a2a_django.event_log import Entry
+from a2a_django.models.event import Kind
+from a2a_django.protocol import errors
+
+MAX_ENTRIES = 1000
+MAX_CHARACTERS = 4 * 2**20
+
+
+class Speech(EventQueue):
+    """What an executor has said and the log doesn't have yet. An executor that is too fast waits in here."""
+
+    def __init__(self, contract: Contract, wake: Callable[[], None]) -> None:
+        self.contract = contract
+        self.breach: errors.InvalidAgentResponseError | None = None
+        self.spoken = False
+        self._wake = wake
+        self._entries: list[Entry] = []
+        self._answer: list[Entry] = []
+        self._size = 0
+        self._room = asyncio.Event()
+        self._closed = False
+
+    async def enqueue_event(self, event: Said) -> None:
+        """Takes `event`; InvalidAgentResponseError for a breach of the contract, which also ends the turn."""
+        while self._full() and not self._closed:
+            self._room.clear()
+            await self._room.wait()
+        if self._closed:
+            return
+        try:
+            entry = self.contract.entry(event)
+        except errors.InvalidAgentResponseError as breach:
+            self.breach = self.breach or breach
+            raise
+        self.spoken = True
+        self._size += len(entry.text)
+        (self._answer if entry.kind == Kind.MESSAGE else self._entries).append(entry)
+        self._wake()
+
+    def _full(self) -> bool:
+        return len(self._entries) >= MAX_ENTRIES or self._size >= MAX_CHARACTERS
+
+    def take(self) -> list[Entry]:
+        """All that was said since the last call, in order; a Message is kept for `answer`."""
+        entries, self._entries, self._size = self._entries, [], 0
+        self._room.set()
+        return entries
+
+    def answer(self) -> list[Entry]:
+        """The one Message, if that is what was said."""
+        return self._answer
+
+    def close(self) -> None:
+        """From now on what is said is not heard."""
+        self._closed = True
+        self._room.set()

@@ -1,0 +1,1 @@
+"""Calls come in, answers go out: REST, JSON-RPC, SSE and cards."""

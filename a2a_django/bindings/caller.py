@@ -1,0 +1,92 @@
+"""Who calls: a request's agent, user, tenant, version and extensions as a Caller (DESIGN 7)."""
+
+import inspect
+import json
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import AnonymousUser
+from rest_framework.exceptions import NotAuthenticated
+from rest_framework.request import Request
+
+from a2a_django.agents import claims
+from a2a_django.models import Agent, Caller, Tenant
+from a2a_django.models.agent import AnonymousAccess
+from a2a_django.protocol import errors, versions
+from a2a_django.settings import a2a_settings
+
+
+def agent(slug: str) -> Agent:
+    """The enabled agent called `slug`; NotFoundError."""
+    found = Agent.objects.filter(slug=slug, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("There is no such agent")
+    return found
+
+
+def version(request: Request) -> str:
+    """The version that the call asks for by header or query (A2A 3.6.1); VersionNotSupportedError."""
+    return versions.negotiate(request.headers.get("A2A-Version") or request.query_params.get("A2A-Version"))
+
+
+def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
+    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers."""
+    user = request.user or AnonymousUser()
+    if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
+        raise NotAuthenticated
+    made = Caller(
+        agent=found,
+        user=user,
+        version=version(request),
+        extensions=versions.extensions([request.headers.get("A2A-Extensions", "")]),
+    )
+    made.owner = str(user.pk) if made.authenticated else ""
+    _enter(made, _agreed(tenant_slug, request.headers.get(a2a_settings.TENANT_HEADER, "")))
+    _build_context(request, made)
+    return made
+
+
+def within(made: Caller, tenant_slug: str) -> Caller:
+    """`made`, in the tenant that the body names; it must be the one that the call named already, if any."""
+    if tenant_slug:
+        _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
+    return made
+
+
+def _agreed(*slugs: str) -> str:
+    named = {slug for slug in slugs if slug}
+    if len(named) > 1:
+        raise errors.invalid_params(("tenant", "path, header and body name different tenants"))
+    return named.pop() if named else ""
+
+
+def _enter(made: Caller, slug: str) -> None:
+    if not slug or (made.tenant and made.tenant.slug == slug):
+        return
+    made.tenant = Tenant.objects.filter(slug=slug, enabled=True).first()
+    if made.tenant is None:
+        raise errors.NotFoundError("There is no such tenant")
+
+
+def _build_context(request: Request, made: Caller) -> None:
+    """Lets the site's CONTEXT_BUILDER refuse or add to the state, and its OWNER_RESOLVER name the owner."""
+    build, resolve = a2a_settings.load("CONTEXT_BUILDER"), a2a_settings.load("OWNER_RESOLVER")
+    if build is None and resolve is None:
+        return
+    given = {"extensions": sorted(made.extensions)}
+    context = claims.call_context(made.account, made.tenant.slug if made.tenant else "", given)
+    if build is not None:
+        run = async_to_sync(build) if inspect.iscoroutinefunction(build) else build
+        context = run(request, context) or context
+    if resolve is not None:
+        made.owner = resolve(context)
+    made.state = {key: value for key, value in context.state.items() if _is_json(value)}
+
+
+def _is_json(value: Any) -> bool:
+    """Only what JSON can hold travels to a worker; a builder may keep other objects in the state for itself."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

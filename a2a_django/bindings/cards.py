@@ -1,0 +1,61 @@
+"""Public agent cards, and where this site serves an agent (A2A 8)."""
+
+from typing import Any, cast
+
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils.cache import get_conditional_response
+from rest_framework.request import Request
+
+from a2a_django.agents import card
+from a2a_django.bindings import caller as callers
+from a2a_django.bindings.views import A2AView, Outcome
+from a2a_django.models import Agent, Tenant
+from a2a_django.protocol import codec, errors
+from a2a_django.settings import a2a_settings
+
+
+class AgentCardView(A2AView):
+    """`GET …/.well-known/agent-card.json`, of the default agent or of the one in the path."""
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        return ["GET", "HEAD", "OPTIONS"]
+
+    def get_permissions(self) -> list[Any]:
+        return [permission() for permission in a2a_settings.load("CARD_PERMISSION_CLASSES")]
+
+    def handle(self, agent: str = "") -> Outcome:
+        found = callers.agent(agent) if agent else _default_agent()
+        rendered = card.render(card.public(found, urls(self.request, found, None)))
+        response = HttpResponse(rendered.body, content_type="application/json")
+        response["ETag"] = rendered.etag
+        response["Cache-Control"] = f"public, max-age={a2a_settings.AGENT_CARD_MAX_AGE}"
+        request = self.request._request
+        return cast(HttpResponse, get_conditional_response(request, etag=rendered.etag, response=response))
+
+    def error_text(self, error: errors.A2AError) -> str:
+        return codec.dumps(errors.rest_body(error))
+
+
+def _default_agent() -> Agent:
+    found = Agent.objects.filter(is_default=True, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("This site has no default agent; each agent's card is below its own URL")
+    return found
+
+
+def urls(request: Request, agent: Agent, tenant: Tenant | None) -> card.Urls:
+    """The agent's URLs as clients reach them: A2A["BASE_URL"], else the request's host as Django trusts it."""
+    path = {"agent": agent.slug} | ({"tenant": tenant.slug} if tenant else {})
+    url = absolute(request, reverse("a2a_django:agent", kwargs=path))
+    return card.Urls(
+        jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "", http_json=url if a2a_settings.ENABLE_HTTP_JSON else ""
+    )
+
+
+def absolute(request: Request, path: str) -> str:
+    """`path` of this site as an absolute URL."""
+    if a2a_settings.BASE_URL:
+        return a2a_settings.BASE_URL.rstrip("/") + path
+    return request.build_absolute_uri(path)

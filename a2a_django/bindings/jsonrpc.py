@@ -1,0 +1,131 @@
+"""JSON-RPC 2.0 on one URL for each agent (A2A 9)."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from a2a.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from django.http import HttpResponse
+from google.protobuf.message import Message as ProtoMessage
+
+from a2a_django import operations
+from a2a_django.bindings import caller as callers
+from a2a_django.bindings import cards
+from a2a_django.bindings.views import A2AView, Outcome
+from a2a_django.models import Caller
+from a2a_django.protocol import codec, errors
+
+
+class Method(NamedTuple):
+    """The type of a method's params and what it does for the view's caller."""
+
+    params: type[ProtoMessage]
+    call: Callable[["JsonRpc", Caller, Any], Outcome]
+
+
+class JsonRpc(A2AView):
+    """`POST /a2a/<agent>`: errors are JSON-RPC's, with HTTP 200 but for what is about access and size."""
+
+    id_text = "null"  # the JSON of the request's id, which the answer repeats
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        return ["POST"]
+
+    def handle(self, agent: str, tenant: str = "") -> Outcome:
+        found = callers.agent(agent)
+        self.check_content_type()
+        call = _envelope(codec.parse_json(self.body()))
+        if "id" not in call:  # a notification gets no answer, so it isn't executed either (DESIGN 6)
+            return HttpResponse(status=204)
+        self.id_text = codec.dumps(call["id"])
+        caller = callers.caller(self.request, found, tenant)
+        method = METHODS.get(call["method"])
+        if method is None:
+            raise errors.MethodNotFoundError(data={"method": call["method"][:100]})
+        params = codec.to_proto(_params(call), method.params)
+        return method.call(self, callers.within(caller, getattr(params, "tenant", "")), params)
+
+    def wrap(self, text: str) -> str:
+        return f'{{"jsonrpc":"2.0","id":{self.id_text},"result":{text}}}'
+
+    def error_text(self, error: errors.A2AError) -> str:
+        return f'{{"jsonrpc":"2.0","id":{self.id_text},"error":{codec.dumps(errors.jsonrpc_error(error))}}}'
+
+    def error_status(self, error: errors.A2AError) -> int:
+        status = errors.rendering(error).http
+        return status if status in (401, 403, 405, 413, 429, 503) or isinstance(error, errors.NotFoundError) else 200
+
+    # --- the methods that need more than caller and params
+
+    def stream(self, caller: Caller, request: SendMessageRequest) -> Outcome:
+        """SendStreamingMessage."""
+        self.check_can_stream()
+        return operations.send_streaming_message(caller, request, self.ear)
+
+    def subscribe(self, caller: Caller, request: SubscribeToTaskRequest) -> Outcome:
+        """SubscribeToTask."""
+        self.check_can_stream()
+        last = self.request.headers.get("Last-Event-ID")
+        return operations.subscribe_to_task(caller, request, self.ear, last)
+
+    def extended_card(self, caller: Caller, request: GetExtendedAgentCardRequest) -> Outcome:
+        """GetExtendedAgentCard."""
+        urls = cards.urls(self.request, caller.agent, caller.tenant)
+        return operations.get_extended_agent_card(caller, request, urls)
+
+
+def _envelope(call: Any) -> dict[str, Any]:
+    """The request object; InvalidRequestError says what is wrong with it."""
+    if isinstance(call, list):
+        raise errors.InvalidRequestError("Batches are not supported, send one request at a time")
+    if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
+        raise errors.InvalidRequestError('A request is an object with "jsonrpc": "2.0"')
+    if not isinstance(call.get("method"), str):
+        raise errors.InvalidRequestError("method must be a string")
+    identifier = call.get("id")
+    if identifier is not None and (isinstance(identifier, bool) or not isinstance(identifier, str | int)):
+        raise errors.InvalidRequestError("id must be a string, an integer or null")
+    return call
+
+
+def _params(call: dict[str, Any]) -> dict[str, Any]:
+    params = call.get("params")
+    if params is None:
+        return {}
+    if not isinstance(params, dict):
+        raise errors.InvalidParamsError("params must be an object")
+    return params
+
+
+METHODS = {
+    "SendMessage": Method(SendMessageRequest, lambda v, caller, params: operations.send_message(caller, params, v.ear)),
+    "SendStreamingMessage": Method(SendMessageRequest, JsonRpc.stream),
+    "GetTask": Method(GetTaskRequest, lambda v, caller, params: operations.get_task(caller, params)),
+    "ListTasks": Method(ListTasksRequest, lambda v, caller, params: operations.list_tasks(caller, params)),
+    "CancelTask": Method(CancelTaskRequest, lambda v, caller, params: operations.cancel_task(caller, params, v.ear)),
+    "SubscribeToTask": Method(SubscribeToTaskRequest, JsonRpc.subscribe),
+    "CreateTaskPushNotificationConfig": Method(
+        TaskPushNotificationConfig, lambda v, caller, params: operations.create_push_config(caller, params)
+    ),
+    "GetTaskPushNotificationConfig": Method(
+        GetTaskPushNotificationConfigRequest, lambda v, caller, params: operations.get_push_config(caller, params)
+    ),
+    "ListTaskPushNotificationConfigs": Method(
+        ListTaskPushNotificationConfigsRequest, lambda v, caller, params: operations.list_push_configs(caller, params)
+    ),
+    "DeleteTaskPushNotificationConfig": Method(
+        DeleteTaskPushNotificationConfigRequest, lambda v, caller, params: operations.delete_push_config(caller, params)
+    ),
+    "GetExtendedAgentCard": Method(GetExtendedAgentCardRequest, JsonRpc.extended_card),
+}

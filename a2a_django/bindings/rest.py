@@ -1,0 +1,163 @@
+"""HTTP+JSON: one view for each path of A2A 5.3."""
+
+from typing import Any, TypeVar
+
+from a2a.types import (
+    CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
+    GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from google.protobuf.message import Message as ProtoMessage
+
+from a2a_django import operations
+from a2a_django.bindings import caller as callers
+from a2a_django.bindings import cards
+from a2a_django.bindings.views import A2AView, Outcome
+from a2a_django.models import Caller
+from a2a_django.protocol import codec, errors
+
+Proto = TypeVar("Proto", bound=ProtoMessage)
+
+
+class RestView(A2AView):
+    """A path of one agent; `answer_<method>` does the operation for `self.caller`."""
+
+    content_type = "application/a2a+json"
+    caller: Caller
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        return [name.upper() for name in ("get", "post", "delete") if hasattr(self, f"answer_{name}")]
+
+    def handle(self, agent: str, tenant: str = "", **ids: str) -> Outcome:
+        self.caller = callers.caller(self.request, callers.agent(agent), tenant)
+        outcome: Outcome = getattr(self, f"answer_{(self.request.method or '').lower()}")(**ids)
+        return outcome
+
+    def error_text(self, error: errors.A2AError) -> str:
+        return codec.dumps(errors.rest_body(error))
+
+    # --- requests
+
+    def from_body(self, kind: type[Proto], **path: str) -> Proto:
+        """The request in the body, an empty one being `{}`; what the path says goes before it."""
+        self.check_content_type()
+        raw = self.body()
+        data = codec.parse_json(raw) if raw.strip() else {}
+        if not isinstance(data, dict):
+            raise errors.InvalidParamsError("The body must be a JSON object")
+        return self._within(codec.to_proto({**data, **path}, kind))
+
+    def from_query(self, kind: type[Proto], **path: str) -> Proto:
+        """The request in the query parameters (A2A 11.5)."""
+        return self._within(codec.query_to_proto(self.request.query_params.lists(), path, kind))
+
+    def _within(self, request: Proto) -> Proto:
+        callers.within(self.caller, getattr(request, "tenant", ""))
+        return request
+
+
+class SendMessage(RestView):
+    """`POST message:send`"""
+
+    def answer_post(self) -> Outcome:
+        return operations.send_message(self.caller, self.from_body(SendMessageRequest), self.ear)
+
+
+class SendStreamingMessage(RestView):
+    """`POST message:stream`"""
+
+    def answer_post(self) -> Outcome:
+        self.check_can_stream()
+        return operations.send_streaming_message(self.caller, self.from_body(SendMessageRequest), self.ear)
+
+
+class Tasks(RestView):
+    """`GET tasks`"""
+
+    def answer_get(self) -> Outcome:
+        return operations.list_tasks(self.caller, self.from_query(ListTasksRequest))
+
+
+class Task(RestView):
+    """`GET tasks/{id}`"""
+
+    def answer_get(self, id: str) -> Outcome:
+        return operations.get_task(self.caller, self.from_query(GetTaskRequest, id=id))
+
+
+class CancelTask(RestView):
+    """`POST tasks/{id}:cancel`"""
+
+    def answer_post(self, id: str) -> Outcome:
+        return operations.cancel_task(self.caller, self.from_body(CancelTaskRequest, id=id), self.ear)
+
+
+class SubscribeToTask(RestView):
+    """`GET` and `POST tasks/{id}:subscribe`"""
+
+    def answer_post(self, id: str) -> Outcome:
+        return self._subscribe(self.from_body(SubscribeToTaskRequest, id=id))
+
+    def answer_get(self, id: str) -> Outcome:
+        return self._subscribe(self.from_query(SubscribeToTaskRequest, id=id))
+
+    def _subscribe(self, request: SubscribeToTaskRequest) -> Outcome:
+        self.check_can_stream()
+        last = self.request.headers.get("Last-Event-ID")
+        return operations.subscribe_to_task(self.caller, request, self.ear, last)
+
+
+class PushConfigs(RestView):
+    """`GET` and `POST tasks/{id}/pushNotificationConfigs`"""
+
+    def answer_post(self, id: str) -> Outcome:
+        return operations.create_push_config(self.caller, self.from_body(TaskPushNotificationConfig, taskId=id))
+
+    def answer_get(self, id: str) -> Outcome:
+        request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=id)
+        return operations.list_push_configs(self.caller, request)
+
+
+class PushConfig(RestView):
+    """`GET` and `DELETE tasks/{id}/pushNotificationConfigs/{configId}`"""
+
+    def answer_get(self, id: str, config_id: str) -> Outcome:
+        request = self.from_query(GetTaskPushNotificationConfigRequest, taskId=id, id=config_id)
+        return operations.get_push_config(self.caller, request)
+
+    def answer_delete(self, id: str, config_id: str) -> Outcome:
+        request = self.from_query(DeleteTaskPushNotificationConfigRequest, taskId=id, id=config_id)
+        return operations.delete_push_config(self.caller, request)
+
+
+class ExtendedAgentCard(RestView):
+    """`GET extendedAgentCard`"""
+
+    def answer_get(self) -> Outcome:
+        request = self.from_query(GetExtendedAgentCardRequest)
+        urls = cards.urls(self.request, self.caller.agent, self.caller.tenant)
+        return operations.get_extended_agent_card(self.caller, request, urls)
+
+
+class NotFound(RestView):
+    """Any other path below ours: a JSON 404, never a redirect to a slash."""
+
+    permission_classes = ()
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        return ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
+    def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing to protect."""
+
+    def handle(self, **kwargs: Any) -> Outcome:
+        raise errors.NotFoundError("There is no such path")

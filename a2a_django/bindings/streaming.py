@@ -1,0 +1,86 @@
+"""Server-Sent Events by a Channels consumer: framing, heartbeat, resume (A2A 11.7; DESIGN 4)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Protocol
+
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+from django.http import HttpResponse
+
+from a2a_django import accidents
+from a2a_django.bindings.handover import Handover, Receive, Send
+from a2a_django.operations import Stream
+from a2a_django.protocol import errors
+
+log = logging.getLogger(__name__)
+
+HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}  # nginx must not gather events
+HEARTBEAT = b": still here\n\n"
+
+
+class View(Protocol):
+    """What a stream needs of the view that it answers for."""
+
+    def wrap(self, text: str) -> str:
+        """The data of an event from a StreamResponse's JSON text."""
+
+    def error_text(self, error: errors.A2AError) -> str:
+        """The data of an `error` event."""
+
+    def handle_exception(self, error: Exception) -> HttpResponse:
+        """The plain response for an error before the first event."""
+
+
+class EventStream(AsyncConsumer):
+    """Sends what a Stream yields until it ends or the client goes; the follow-up of a streaming view."""
+
+    channel_layer_alias = None  # type: ignore[assignment]  # readers are rung by the doorbell
+
+    def __init__(self, stream: Stream, view: View) -> None:
+        self.stream, self.view = stream, view
+
+    async def __call__(self, handover: Handover, scope: Any, receive: Receive, send: Send) -> None:
+        """Writes and listens for the client's leaving, whichever ends first."""
+        writing = asyncio.create_task(self.write(handover, send))
+        listening = asyncio.create_task(super().__call__(scope, receive, send))
+        try:
+            await asyncio.wait({writing, listening}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (writing, listening):
+                task.cancel()
+            await asyncio.gather(writing, listening, return_exceptions=True)
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Channels' own would send every message through one thread of the process, for the database's sake."""
+        if message["type"] == "http.disconnect":
+            raise StopConsumer
+
+    async def write(self, handover: Handover, send: Send) -> None:
+        """The whole response; an error before the first event is a plain one (A2A 11.6)."""
+        try:
+            await self.stream.first()
+        except Exception as error:
+            return await handover.send(self.view.handle_exception(error), send)
+        await send(handover.start("text/event-stream", headers=HEADERS))
+        async for chunk in self._chunks():
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for items in self.stream.items():
+                yield self._frame(items) if items else HEARTBEAT
+        except errors.A2AError as error:
+            yield self._error(error)
+        except Exception as error:
+            log.error("A stream broke off: %s", accidents.place(error))
+            yield self._error(errors.InternalError())
+
+    def _frame(self, items: Sequence[tuple[int, str]]) -> bytes:
+        wrap = self.view.wrap
+        return "".join([f"id: {sequence}\ndata: {wrap(text)}\n\n" for sequence, text in items]).encode()
+
+    def _error(self, error: errors.A2AError) -> bytes:
+        return f"event: error\ndata: {self.view.error_text(error)}\n\n".encode()

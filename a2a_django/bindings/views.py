@@ -1,0 +1,217 @@
+"""The DRF view of all bindings: checks and database work in one thread hop, waiting after the hand-over."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http.response import HttpResponseBase
+from rest_framework import exceptions
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from a2a_django import accidents, database
+from a2a_django.bindings import handover
+from a2a_django.bindings.streaming import EventStream
+from a2a_django.doorbell import Ear
+from a2a_django.operations import Stream
+from a2a_django.protocol import errors
+from a2a_django.settings import a2a_settings
+
+log = logging.getLogger(__name__)
+
+Waiting = Callable[[], Awaitable[str]]
+Outcome = str | Waiting | Stream | HttpResponse
+
+JSON_TYPES = ("application/json", "application/a2a+json")
+
+
+class AnyAccept(BaseContentNegotiation):
+    """The bindings answer in one format, whatever Accept and `?format=` say (A2A 11.1, 11.5)."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        """Bodies are read raw: DRF sees no body in a chunked request."""
+        return None
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
+        """The one that there is."""
+        return renderers[0], renderers[0].media_type
+
+
+class A2AView(APIView):
+    """Answers for one agent; a subclass says how `handle` answers and how errors look.
+
+    Authenticators, permissions and throttles come from the `A2A` settings, never from REST_FRAMEWORK.
+    """
+
+    renderer_classes = (JSONRenderer,)
+    parser_classes = ()
+    content_negotiation_class = AnyAccept
+    versioning_class = None
+    metadata_class = None
+    throttle_scope = "a2a"
+    ear: Ear
+
+    # --- what DRF asks for
+
+    def get_authenticators(self) -> list[Any]:
+        return [authenticator() for authenticator in a2a_settings.load("AUTHENTICATION_CLASSES")]
+
+    def get_permissions(self) -> list[Any]:
+        return [permission() for permission in a2a_settings.load("PERMISSION_CLASSES")]
+
+    def get_throttles(self) -> list[Any]:
+        return [throttle() for throttle in a2a_settings.load("THROTTLE_CLASSES")]
+
+    def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], HttpResponse]:
+        return self._show_exception
+
+    def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
+        shown = _as_a2a(error, self)
+        response = self._response(self.error_text(shown), "application/json", self.error_status(shown))
+        if isinstance(shown, errors.UnauthenticatedError):
+            response["WWW-Authenticate"] = self.get_authenticate_header(self.request) or "Session"
+        if isinstance(shown, errors.MethodNotAllowedError):
+            response["Allow"] = ", ".join(self.allowed_methods)
+        if wait := getattr(error, "wait", None):
+            response["Retry-After"] = str(math.ceil(wait))
+        return response
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        return {}
+
+    # --- the request's way
+
+    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
+        """One hop for all that is synchronous, then what is to be waited for."""
+        self.args, self.kwargs, self.headers = args, kwargs, {}
+        self.ear = Ear()
+        self.request = self.initialize_request(request, *args, **kwargs)
+        try:
+            response = await self._conclude(await database.requests.run(self._begin))
+        except Exception as error:
+            response = self.handle_exception(error)
+        return self.finalize_response(self.request, response, *args, **kwargs)
+
+    def _begin(self) -> Outcome:
+        self.initial(self.request, *self.args, **self.kwargs)
+        if self.request.method not in self.allowed_methods:
+            raise exceptions.MethodNotAllowed(self.request.method or "")
+        return self.handle(**self.kwargs)
+
+    async def _conclude(self, outcome: Outcome) -> HttpResponse:
+        """The response, or an empty one when the rest has been handed over."""
+        if isinstance(outcome, HttpResponse):
+            return outcome
+        if isinstance(outcome, str):
+            return self.answer(outcome)
+        free = handover.available(self.request._request)
+        if isinstance(outcome, Stream):
+            return handover.hand_over(self._handover(), EventStream(outcome, self))
+        respond = partial(self._respond, outcome)
+        return handover.hand_over(free, handover.answer_later(respond)) if free else await respond()
+
+    def check_can_stream(self) -> None:
+        """UnsupportedOperationError where nothing could carry a stream; before anything is stored."""
+        self._handover()
+
+    def _handover(self) -> handover.Handover:
+        free = handover.available(self.request._request)
+        if free is None:
+            raise errors.UnsupportedOperationError(
+                "This site can't stream: it is served by WSGI, or its asgi.py lacks a2a_django.routing.with_streaming"
+            )
+        return free
+
+    async def _respond(self, waiting: Waiting) -> HttpResponse:
+        try:
+            return self.answer(await waiting())
+        except Exception as error:
+            return cast(HttpResponse, self.handle_exception(error))
+
+    def handle(self, **kwargs: Any) -> Outcome:
+        """Does the operation; in a thread of `database.requests`."""
+        raise NotImplementedError
+
+    async def get(self, request: HttpRequest) -> None:
+        """Tells Django that the view is async; `dispatch` never calls it."""
+
+    post = put = patch = delete = head = options = get
+
+    # --- bodies
+
+    def body(self) -> bytes:
+        """The raw body whatever its framing; PayloadTooLargeError beyond MAX_BODY_BYTES."""
+        limit = a2a_settings.MAX_BODY_BYTES
+        raw: bytes = self.request._request.read(limit + 1)
+        if len(raw) > limit:
+            raise errors.PayloadTooLargeError(f"The request body is larger than {limit} bytes")
+        return raw
+
+    def check_content_type(self) -> None:
+        """ContentTypeNotSupportedError for a body that doesn't call itself JSON (A2A 11.1)."""
+        content_type = self.request._request.content_type or ""
+        if content_type and content_type not in JSON_TYPES:
+            raise errors.ContentTypeNotSupportedError(f"Send the body as {JSON_TYPES[1]}, not as {content_type}")
+
+    # --- answers, as the binding shows them
+
+    content_type = "application/json"
+
+    def wrap(self, text: str) -> str:
+        """The JSON text of an answer or a stream's event from that of the operation."""
+        return text
+
+    def error_text(self, error: errors.A2AError) -> str:
+        """The JSON text of an error."""
+        raise NotImplementedError
+
+    def error_status(self, error: errors.A2AError) -> int:
+        """The HTTP status of an error."""
+        return errors.rendering(error).http
+
+    def answer(self, text: str) -> HttpResponse:
+        """The response to an operation that has brought forth `text`."""
+        return self._response(self.wrap(text), self.content_type)
+
+    def _response(self, text: str, content_type: str, status: int = 200) -> HttpResponse:
+        return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
+
+
+def _as_a2a(error: Exception, view: A2AView) -> errors.A2AError:
+    """`error` as one that the client may see; of an unexpected one it sees nothing."""
+    if isinstance(error, errors.A2AError):
+        return error
+    if isinstance(error, exceptions.APIException):
+        return _of_drf(error)
+    if isinstance(error, Http404):
+        return errors.NotFoundError()
+    if isinstance(error, PermissionDenied):
+        return errors.PermissionDeniedError()
+    if isinstance(error, SuspiciousOperation | UnreadablePostError):
+        return errors.InvalidRequestError("The request could not be read")
+    log.error("%s failed: %s", type(view).__name__, accidents.place(error))
+    return errors.InternalError()
+
+
+_BY_STATUS: dict[int, type[errors.A2AError]] = {
+    400: errors.InvalidRequestError,
+    401: errors.UnauthenticatedError,
+    403: errors.PermissionDeniedError,
+    404: errors.NotFoundError,
+    405: errors.MethodNotAllowedError,
+    413: errors.PayloadTooLargeError,
+    429: errors.TooManyRequestsError,
+    503: errors.UnavailableError,
+}
+
+
+def _of_drf(error: exceptions.APIException) -> errors.A2AError:
+    status = 401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
+    return _BY_STATUS.get(status, errors.InternalError)(str(error.detail))

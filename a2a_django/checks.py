@@ -1,0 +1,156 @@
+"""System checks: what is wrong in the settings, and what to do about it. None asks the database."""
+
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, get_type_hints
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+from a2a_django.models import Task
+from a2a_django.settings import A2ASettings, a2a_settings
+
+HOOKS = ("CONTEXT_BUILDER", "OWNER_RESOLVER", "ID_GENERATOR", "REQUEST_CONTEXT_BUILDER", "CARD_MODIFIER")
+EXECUTIONS = ("inprocess", "celery")
+MAY_BE_ZERO = frozenset({"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IMMEDIATE_WAIT"})
+_WORDS = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", type(None): "None"}
+
+
+@checks.register("a2a")
+def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[checks.CheckMessage]:
+    """Everything that is wrong with the site's settings."""
+    given = getattr(settings, "A2A", {})
+    if not isinstance(given, dict):
+        return [checks.Error("A2A must be a dict.", hint="Write A2A = {}: every key has a default.", id="a2a.E001")]
+    found = [*unknown_keys(given), *wrong_types(given), *wrong_execution()]
+    wrong = {message.obj for message in found}
+    return [*found, *wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *sqlite_that_locks()]
+
+
+def unknown_keys(given: dict[Any, Any]) -> Iterator[checks.CheckMessage]:
+    """Keys that are no setting, with the one that was probably meant."""
+    names = A2ASettings.names()
+    for key in given:
+        if key not in names:
+            near = difflib.get_close_matches(str(key).upper(), names, n=1)
+            hint = f'Did you mean "{near[0]}"?' if near else "Remove it; a2a_django/settings.py lists all settings."
+            yield checks.Warning(f"A2A[{key!r}] is not a setting and has no effect.", hint=hint, id="a2a.W001")
+
+
+def wrong_types(given: dict[Any, Any]) -> Iterator[checks.CheckMessage]:
+    """Values of another type than the setting's annotation, and numbers out of range."""
+    for name, hint in get_type_hints(A2ASettings).items():
+        if name in given and (wanted := _fault(name, given[name], hint)):
+            text = f"A2A[{name!r}] is {given[name]!r}, but must be {wanted}."
+            yield checks.Error(text, hint="Change it, or remove it to have the default.", obj=name, id="a2a.E004")
+
+
+def _fault(name: str, value: Any, hint: Any) -> str:
+    """What `value` should have been, or nothing."""
+    if hint is Any:
+        return ""
+    if hint == Sequence[str]:
+        return "" if isinstance(value, list | tuple) else "a list or tuple of dotted paths"
+    kinds = getattr(hint, "__args__", (hint,))
+    if not any(_is(value, kind) for kind in kinds):
+        return " or ".join(_WORDS[kind] for kind in kinds)
+    return _out_of_range(name, value)
+
+
+def _is(value: Any, kind: type) -> bool:
+    """isinstance, where True is no number and every whole number is a number."""
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def _out_of_range(name: str, value: Any) -> str:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return ""
+    if name in MAY_BE_ZERO:
+        return "" if 0 <= value < math.inf else "0 or more"
+    return "" if 0 < value < math.inf else "more than 0"
+
+
+def wrong_execution() -> Iterator[checks.CheckMessage]:
+    """EXECUTION that is neither of the two."""
+    if a2a_settings.EXECUTION not in EXECUTIONS:
+        yield checks.Error(
+            f"A2A['EXECUTION'] is {a2a_settings.EXECUTION!r}.",
+            hint='Write "inprocess" (executors run in the web process) or "celery" (in Celery workers).',
+            obj="EXECUTION",
+            id="a2a.E003",
+        )
+
+
+def wrong_imports(given: dict[Any, Any], skip: set[Any]) -> Iterator[checks.CheckMessage]:
+    """Dotted paths that lead nowhere."""
+    lists = [name for name in sorted(A2ASettings.names()) if name.endswith("_CLASSES")]
+    for name in (*HOOKS, *lists, "EXECUTORS"):
+        if name in given and name not in skip:
+            value = given[name]
+            for path in value if isinstance(value, list | tuple) else (value,):
+                yield from _wrong_import(name, path)
+
+
+def _wrong_import(name: str, path: Any) -> Iterator[checks.CheckMessage]:
+    if not isinstance(path, str):
+        if name == "EXECUTORS":  # the admin lists them by these names, and agents are saved with them
+            yield _import_error(name, path, "it is not a string", "Write the class's dotted path.")
+        return
+    try:
+        import_string(path)
+    except Exception as error:  # the module may raise anything when it is imported
+        reason = f"{type(error).__name__}: {error}"
+        yield _import_error(name, path, reason, "Correct the dotted path, or what fails when it is imported.")
+
+
+def _import_error(name: str, path: Any, reason: str, hint: str) -> checks.CheckMessage:
+    return checks.Error(
+        f"A2A[{name!r}] names {path!r}, which can't be imported: {reason}", hint=hint, obj=name, id="a2a.E002"
+    )
+
+
+def deaf_readers() -> Iterator[checks.CheckMessage]:
+    """Celery workers whose events no web process hears of."""
+    backend = str(getattr(settings, "CHANNEL_LAYERS", {}).get("default", {}).get("BACKEND", ""))
+    if a2a_settings.EXECUTION == "celery" and (not backend or backend.endswith(".InMemoryChannelLayer")):
+        yield checks.Warning(
+            "Executors run in Celery workers, but no channel layer reaches from them to the web processes: "
+            "streams and waiting calls see events only when they look by themselves, "
+            f"every {a2a_settings.LOOK_SECONDS} s.",
+            hint="Install channels_redis and set CHANNEL_LAYERS['default']['BACKEND'] to "
+            "'channels_redis.pubsub.RedisPubSubChannelLayer'.",
+            id="a2a.W002",
+        )
+
+
+def no_asgi() -> Iterator[checks.CheckMessage]:
+    """A site that promises streams and may be served by WSGI."""
+    if a2a_settings.STREAMING and not getattr(settings, "ASGI_APPLICATION", None):
+        yield checks.Warning(
+            "A2A['STREAMING'] is on, but ASGI_APPLICATION is not set: under WSGI streams are refused, while the "
+            "agent cards promise them.",
+            hint="Serve the site by ASGI and set ASGI_APPLICATION to the application that with_streaming() made; "
+            "or set A2A['STREAMING'] = False.",
+            id="a2a.W003",
+        )
+
+
+def sqlite_that_locks() -> Iterator[checks.CheckMessage]:
+    """SQLite transactions that begin with a read and then fail with "database is locked"."""
+    alias = router.db_for_write(Task)
+    connection = connections[alias]
+    mode = str(connection.settings_dict.get("OPTIONS", {}).get("transaction_mode") or "")
+    if connection.vendor == "sqlite" and mode.upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        yield checks.Warning(
+            f"The SQLite database {alias!r} opens transactions in {mode.upper() or 'DEFERRED'} mode: when several "
+            "write at a time, some fail with “database is locked”.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS'] = {{'transaction_mode': 'IMMEDIATE', 'timeout': 20, "
+            "'init_command': 'PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;'}.",
+            id="a2a.W004",
+        )

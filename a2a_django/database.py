@@ -1,0 +1,78 @@
+"""Our own few threads for database work: one hop per operation, connections kept (DESIGN 4)."""
+
+import asyncio
+import contextvars
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+
+from django.db import connections
+
+from a2a_django.settings import a2a_settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+IDLE_SECONDS = 60.0  # a connection that rested longer is opened anew: servers and proxies drop idle ones
+
+
+class Pool:
+    """A few threads that each keep a database connection from call to call.
+
+    CONN_MAX_AGE does not apply to them: their number bounds the connections of the process.
+    """
+
+    def __init__(self, name: str, size_setting: str) -> None:
+        self._name, self._size_setting = name, size_setting
+        self._executor: ThreadPoolExecutor | None = None
+
+    def forget(self) -> None:
+        """Starts afresh: after a fork the threads are gone."""
+        self._executor = None
+
+    async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What `function(*args)` returns, run in a thread of the pool with the caller's context variables."""
+        context = contextvars.copy_context()
+        call = asyncio.get_running_loop().run_in_executor(
+            self.executor, lambda: context.run(_tidily, function, *args, **kwargs)
+        )
+        return await call
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """The threads, started at first use."""
+        if self._executor is None:
+            size = getattr(a2a_settings, self._size_setting)
+            self._executor = ThreadPoolExecutor(size, thread_name_prefix=self._name)
+        return self._executor
+
+
+def _tidily(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    now = time.monotonic()
+    for connection in connections.all(initialized_only=True):
+        if now - getattr(connection, "a2a_last_use", now) > IDLE_SECONDS:
+            connection.close()
+        connection.close_at = None
+        connection.close_if_unusable_or_obsolete()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        for connection in connections.all(initialized_only=True):
+            connection.a2a_last_use = now  # type: ignore[attr-defined]
+
+
+requests = Pool("a2a-request", "REQUEST_THREADS")
+"""For requests: authentication, checks and an operation's database work in one call."""
+
+log = Pool("a2a-log", "LOG_THREADS")
+"""For the event log and leases, so that a slow authenticator can't keep a turn from writing."""
+
+
+def _after_fork() -> None:
+    requests.forget()
+    log.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

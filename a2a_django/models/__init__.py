@@ -1,0 +1,26 @@
+"""The nouns of the protocol as rows, one file each; querysets carry the scoping."""
+
+from a2a_django.models.agent import Agent, AgentExtension, AgentInterface, AgentSkill
+from a2a_django.models.artifact import Artifact
+from a2a_django.models.caller import Caller
+from a2a_django.models.event import Event
+from a2a_django.models.message import Message
+from a2a_django.models.push_config import PushConfig
+from a2a_django.models.task import Task
+from a2a_django.models.tenant import Tenant
+from a2a_django.models.turn import Turn
+
+__all__ = [
+    "Agent",
+    "AgentExtension",
+    "AgentInterface",
+    "AgentSkill",
+    "Artifact",
+    "Caller",
+    "Event",
+    "Message",
+    "PushConfig",
+    "Task",
+    "Tenant",
+    "Turn",
+]

@@ -1,0 +1,33 @@
+"""Who calls which agent, as the querysets need to know it; `bindings.caller` makes one from a request."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+
+from a2a_django.models.agent import Agent
+from a2a_django.models.tenant import Tenant
+
+
+@dataclass
+class Caller:
+    """One caller of one agent, within a tenant or none; `owner` is the scope that tasks are kept in."""
+
+    agent: Agent
+    user: AbstractBaseUser | AnonymousUser
+    tenant: Tenant | None = None
+    owner: str = ""
+    version: str = "1.0"
+    extensions: frozenset[str] = frozenset()
+    state: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def authenticated(self) -> bool:
+        """Whether a user stands behind the call."""
+        return bool(self.user.is_authenticated)
+
+    @property
+    def account(self) -> AbstractBaseUser | None:
+        """The user's row, or None for an anonymous caller."""
+        return self.user if isinstance(self.user, AbstractBaseUser) else None

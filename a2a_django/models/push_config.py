@@ -1,0 +1,25 @@
+"""Push notification configs: where a client wants to hear of a task (A2A 4.3.1)."""
+
+from django.db import models
+
+from a2a_django.models.fields import IdentifierField
+from a2a_django.models.task import Task
+
+
+class PushConfig(models.Model):
+    """One webhook of a task. Its `config_id` is unique within the task."""
+
+    task = models.ForeignKey(Task, models.CASCADE, related_name="push_configs", db_index=False)
+    config_id = IdentifierField(max_length=256)
+    url = models.URLField("URL", max_length=2000)
+    token = models.TextField(blank=True)
+    authentication_scheme = models.CharField(max_length=50, blank=True)
+    credentials = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["task", "config_id"], name="a2a_push_config_id")]
+
+    def __str__(self) -> str:
+        return self.config_id

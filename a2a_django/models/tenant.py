@@ -1,0 +1,27 @@
+"""Tenants: customers of the site whose tasks are kept apart."""
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+RESERVED = frozenset({"v1", "tasks", "extendedAgentCard", "message", "agent"})
+
+
+def not_reserved(slug: str) -> None:
+    """Refuses a slug that is a path segment of the bindings."""
+    if slug in RESERVED:
+        raise ValidationError(f"“{slug}” is a path of the protocol, choose another slug.", code="reserved")
+
+
+class Tenant(models.Model):
+    """A tenant, named by `slug` in paths (`/a2a/<agent>/<tenant>`), in request bodies or in a header."""
+
+    slug = models.SlugField(max_length=64, unique=True, validators=[not_reserved])
+    name = models.CharField(max_length=200)
+    enabled = models.BooleanField(default=True, help_text="A tenant that is off is not found by anyone.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name

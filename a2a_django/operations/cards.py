@@ -1,0 +1,19 @@
+"""GetExtendedAgentCard (A2A 3.1.11)."""
+
+from a2a.types import GetExtendedAgentCardRequest
+
+from a2a_django.agents import card
+from a2a_django.models import Caller
+from a2a_django.protocol import errors
+
+
+def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest, urls: card.Urls) -> str:
+    """The card for authenticated callers as JSON."""
+    if not caller.agent.extended_card:
+        raise errors.UnsupportedOperationError("The agent has no extended card")
+    if not caller.authenticated:
+        raise errors.UnauthenticatedError("The extended card is for authenticated callers")
+    extended = card.extended(caller.agent, urls, caller.tenant.slug if caller.tenant else "")
+    if extended is None:
+        raise errors.ExtendedAgentCardNotConfiguredError
+    return card.render(extended).body.decode()

@@ -1,0 +1,231 @@
+"""SendMessage: takes a message in, hands the turn on, waits for what comes of it (A2A 3.1.1)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from a2a.server.id_generator import IDGenerator, IDGeneratorContext, UUIDGenerator
+from a2a.types import SendMessageRequest
+from django.db import transaction
+from django.db.models import Exists, F
+from django.utils import timezone
+
+from a2a_django import database, event_log, snapshots
+from a2a_django.agents import claims, dispatch, leases
+from a2a_django.agents.claims import Claim
+from a2a_django.doorbell import Ear
+from a2a_django.event_log import FencedError
+from a2a_django.models import Caller, Event, Message, Task, Turn
+from a2a_django.models.event import Kind
+from a2a_django.models.turn import ENDED, TurnState
+from a2a_django.operations import push_configs
+from a2a_django.operations.reading import history_length, visible_task
+from a2a_django.protocol import codec, errors
+from a2a_django.protocol.states import INTERRUPTED, TERMINAL, TaskState
+from a2a_django.settings import a2a_settings
+
+
+@dataclass
+class Accepted:
+    """A message that was taken in; its turn is on its way."""
+
+    task_id: str
+    turn_id: int
+    ear: Ear
+    history_length: int | None
+    cursor: int = 0
+    opening: str = ""  # the Task as it was, for a follow-up
+
+
+def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
+    """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
+    accepted = accept(caller, request, ear)
+    return partial(_answer, accepted, immediately=request.configuration.return_immediately)
+
+
+def accept(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
+    """Stores message, turn and, if need be, task in one transaction, and hands the turn on after it."""
+    length = history_length(request.configuration)
+    push_configs.check_inline(caller, request)
+    if request.message.task_id:
+        return _follow_up(caller, request, ear, length)
+    return _new_task(caller, request, ear, length)
+
+
+# --- a new task
+
+
+def _new_task(caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None) -> Accepted:
+    message = request.message
+    ids = _id_generator()
+    message.context_id = message.context_id or ids.generate(IDGeneratorContext())
+    message.task_id = ids.generate(IDGeneratorContext(context_id=message.context_id))
+    now = timezone.now()
+    status = {"state": TaskState.SUBMITTED.value, "timestamp": codec.timestamp(now)}
+    task = Task(
+        pk=message.task_id,
+        agent=caller.agent,
+        tenant=caller.tenant,
+        owner=caller.owner,
+        user=caller.account,
+        context_id=message.context_id,
+        status=codec.dumps(status),
+        status_timestamp=codec.moment(status["timestamp"]),
+    )
+    ear.listen(task.pk)
+    with transaction.atomic():
+        running = dispatch.in_process()
+        if running:
+            _take(task)
+        task.save(force_insert=True)
+        turn = _store(caller, request, task, running=running)
+    return Accepted(task.pk, turn.pk, ear, length)
+
+
+def _id_generator() -> IDGenerator:
+    made: Any = a2a_settings.load("ID_GENERATOR") or UUIDGenerator
+    generator: IDGenerator = made() if isinstance(made, type) else made
+    return generator
+
+
+def _take(task: Task) -> None:
+    """Gives an unsaved task the lease of this process: creating a turn claims it (DESIGN 4)."""
+    task.lease, task.lease_expires = leases.token(), leases.expiry()  # type: ignore[assignment]
+
+
+def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: bool) -> Turn:
+    """Writes message, turn and inline push config; the turn starts when the transaction has committed."""
+    message = Message.objects.create(
+        task=task,
+        message_id=request.message.message_id,
+        role=codec.role(request.message),
+        body=codec.to_text(request.message),
+    )
+    turn = Turn.objects.create(
+        task=task,
+        message=message,
+        user=caller.account,
+        request=_without_secrets(request),
+        context={"version": caller.version, "extensions": sorted(caller.extensions), "state": caller.state},
+        start_sequence=task.last_sequence,
+        **(claims.running(first=True) if running else {}),
+    )
+    push_configs.store_inline(task, request)
+    if running:
+        claim = _claim(caller, request, task, turn)
+        transaction.on_commit(partial(dispatch.start, claim))
+    else:
+        transaction.on_commit(partial(dispatch.hand, turn.pk))
+    return turn
+
+
+def _without_secrets(request: SendMessageRequest) -> str:
+    """What the runner rebuilds the request from: all but the message, which has its own row, and credentials."""
+    rest = SendMessageRequest()
+    rest.CopyFrom(request)
+    rest.ClearField("message")
+    if rest.configuration.HasField("task_push_notification_config"):
+        rest.configuration.task_push_notification_config.ClearField("token")
+        rest.configuration.task_push_notification_config.ClearField("authentication")
+    return codec.to_text(rest)
+
+
+def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) -> Claim:
+    tenant = caller.tenant.slug if caller.tenant else ""
+    return Claim(
+        turn_id=turn.pk,
+        executor=caller.agent.executor,
+        writer=claims.writer(task, turn),
+        request=request,
+        call_context=claims.call_context(caller.account, tenant, turn.context),
+        current_task=claims.current_task(snapshots.snapshot(task), request) if task.visible else None,
+        related_tasks=claims.related_tasks(task, request),
+    )
+
+
+# --- a follow-up
+
+
+def _follow_up(caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None) -> Accepted:
+    message = request.message
+    task = visible_task(caller, message.task_id)
+    if message.context_id and message.context_id != task.context_id:
+        raise errors.invalid_params(("message.contextId", "is not the context of the task; leave it out or correct it"))
+    message.context_id = task.context_id
+    ear.listen(task.pk)
+    with transaction.atomic():
+        running = dispatch.in_process() and _take_parked(task)
+        if not running and not _touch(task):
+            raise errors.UnsupportedOperationError(
+                "The task is in a terminal state and takes no more messages; start a new one", {"taskId": task.pk}
+            )
+        task.refresh_from_db()
+        turn = _store(caller, request, task, running=running)
+        opening = snapshots.snapshot(task)
+    return Accepted(task.pk, turn.pk, ear, length, task.last_sequence, opening.text(length))
+
+
+def _take_parked(task: Task) -> bool:
+    """Takes the lease of a task that nobody runs and nobody waits to run."""
+    waiting = Turn.objects.filter(task=task).exclude(state__in=ENDED)
+    parked = Task.objects.live().filter(~Exists(waiting), pk=task.pk, lease="")
+    return bool(parked.update(lease=leases.token(), lease_expires=leases.expiry()))
+
+
+def _touch(task: Task) -> bool:
+    """Locks the row of a live task, so that this turn's place in the order is settled; False for an ended one."""
+    return bool(Task.objects.live().filter(pk=task.pk).update(folded_sequence=F("folded_sequence")))
+
+
+# --- the answer
+
+
+async def _answer(accepted: Accepted, *, immediately: bool) -> str:
+    """The Task at a terminal or interrupted state or when the turn has ended, or the Message (A2A 3.2.2)."""
+    timeout = a2a_settings.IMMEDIATE_WAIT if immediately else a2a_settings.BLOCKING_TIMEOUT
+    deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
+    while True:
+        left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
+        rung = await accepted.ear.wait(left)
+        answer = await database.requests.run(_look, accepted, immediately=immediately, now=not rung)
+        if answer is not None:
+            return answer
+
+
+def _look(accepted: Accepted, *, immediately: bool, now: bool) -> str | None:
+    """The answer if there is one; `now` makes a hidden task visible and takes it as it is."""
+    turn = Turn.objects.select_related("task").get(pk=accepted.turn_id)
+    task = turn.task
+    if turn.answer and not task.visible:
+        raise errors.restore(turn.answer)
+    if turn.ended and not task.visible:
+        return Event.objects.filter(task=task, kind=Kind.MESSAGE).values_list("body", flat=True).get()
+    if now or _tells(turn, task, immediately):
+        if not task.visible:
+            return _reveal(task, accepted, immediately)
+        return f'{{"task":{snapshots.snapshot(task).text(accepted.history_length)}}}'
+    return None
+
+
+def _tells(turn: Turn, task: Task, immediately: bool) -> bool:
+    """Whether a waiting call is answered by how `task` stands."""
+    if turn.ended or task.state in TERMINAL:
+        return True
+    if turn.state == TurnState.QUEUED:
+        return False
+    if immediately:
+        return task.last_sequence > turn.start_sequence
+    return task.state in INTERRUPTED and task.status_sequence > turn.start_sequence
+
+
+def _reveal(task: Task, accepted: Accepted, immediately: bool) -> str | None:
+    writer = event_log.writer(task)
+    try:
+        event_log.append(writer, [event_log.opening_task(writer)])
+    except FencedError:
+        pass  # it has just ended or was handed over: the next look tells
+    return _look(accepted, immediately=immediately, now=Task.objects.filter(pk=task.pk, visible=True).exists())
+
+

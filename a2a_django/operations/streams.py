@@ -1,0 +1,142 @@
+"""SendStreamingMessage and SubscribeToTask: what comes after n, as stored text (A2A 3.1.2, 3.1.6; DESIGN 4)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from a2a.types import SendMessageRequest, SubscribeToTaskRequest
+from django.db.models import Exists
+
+from a2a_django import database, snapshots
+from a2a_django.agents import card
+from a2a_django.doorbell import Ear
+from a2a_django.models import Caller, Event, Task, Turn
+from a2a_django.models.event import Kind
+from a2a_django.models.turn import ENDED
+from a2a_django.operations.reading import visible_task
+from a2a_django.operations.sending import accept
+from a2a_django.protocol import codec, errors
+from a2a_django.protocol.states import TERMINAL
+from a2a_django.settings import a2a_settings
+
+CHUNK = 500  # events that one look takes at the most
+
+Item = tuple[int, str]  # sequence, StreamResponse JSON
+
+
+@dataclass
+class Stream:
+    """A stream that may begin: no error came up. `turn_id` closes it when that turn has ended."""
+
+    task_id: str
+    ear: Ear
+    after: int
+    turn_id: int | None = None
+    opening: str = ""
+    history_length: int | None = None
+    resumed: bool = False
+    begun: tuple[Sequence[Item], bool] = ((), False)
+
+    async def first(self) -> None:
+        """Waits for something to send, for as long as a silent stream may be; raises what keeps it from beginning."""
+        if not self.opening and (self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)):
+            self.begun = await self._look()
+
+    async def items(self) -> AsyncIterator[Sequence[Item]]:
+        """What there is to send, in order, as it comes; an empty one when the stream was silent for a while."""
+        if self.opening:
+            yield [(self.after, self.opening)]
+        found, over = self.begun if any(self.begun) else await self._look()
+        loop = asyncio.get_running_loop()
+        limit = a2a_settings.STREAM_MAX_SECONDS
+        ends = None if limit is None else loop.time() + limit
+        while True:
+            if found:
+                yield found
+            if over or (ends is not None and loop.time() > ends):
+                return
+            full = len(found) == CHUNK
+            if not full and not await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS):
+                yield ()
+            found, over = await self._look()
+
+    async def _look(self) -> tuple[Sequence[Item], bool]:
+        found, over = await database.log.run(_news, self.task_id, self.after, self.turn_id)
+        if found:
+            self.after = found[-1][0]
+        if self.history_length is not None and found and found[0][0] == 1:
+            found = [(1, _shortened(found[0][1], self.history_length)), *found[1:]]
+        return found, over
+
+
+def send_streaming_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Stream:
+    """Takes the message in; the stream ends at a terminal state or with the turn."""
+    _check_streaming(caller)
+    accepted = accept(caller, request, ear)
+    opening = f'{{"task":{accepted.opening}}}' if accepted.opening else ""
+    return Stream(accepted.task_id, ear, accepted.cursor, accepted.turn_id, opening, accepted.history_length)
+
+
+def subscribe_to_task(
+    caller: Caller, request: SubscribeToTaskRequest, ear: Ear, last_event_id: str | None = None
+) -> Stream:
+    """The Task as it is and then its events until a terminal state; `last_event_id` resumes after that event."""
+    _check_streaming(caller)
+    ear.listen(request.id)  # first listen, then read: nothing falls in between
+    task = visible_task(caller, request.id)
+    if last_event_id:
+        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True)
+    if task.terminal:
+        raise errors.UnsupportedOperationError("The task is in a terminal state; use GetTask", {"taskId": task.pk})
+    snapshot = snapshots.snapshot(task)
+    return Stream(task.pk, ear, snapshot.task.last_sequence, opening=f'{{"task":{snapshot.text()}}}')
+
+
+def _check_streaming(caller: Caller) -> None:
+    if not card.streams(caller.agent):
+        raise errors.UnsupportedOperationError("The agent does not stream; use SendMessage and GetTask")
+
+
+def _cursor(last_event_id: str, task: Task) -> int:
+    if not (last_event_id.isascii() and last_event_id.isdigit()) or int(last_event_id) > task.last_sequence:
+        raise errors.invalid_params(("Last-Event-ID", "is not the id of an event of this task"))
+    return int(last_event_id)
+
+
+def _shortened(text: str, history_length: int) -> str:
+    """A Task event with at most so many messages of history."""
+    data = codec.loads(text)
+    if "history" not in data.get(Kind.TASK, {}):
+        return text
+    history = data[Kind.TASK].pop("history")
+    if history_length:
+        data[Kind.TASK]["history"] = history[-history_length:]
+    return codec.dumps(data)
+
+
+def _news(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
+    """The events after `after`, and whether the stream is over with them.
+
+    Whether the turn has ended is read no later than its events: a stream can't close before its last event.
+    """
+    found, over = _events(task_id, after, turn_id)
+    if found or over:
+        return found, over
+    if turn_id is None:
+        over = Task.objects.filter(pk=task_id, state__in=TERMINAL).exists()
+    else:
+        turn = Turn.objects.select_related("task").get(pk=turn_id)
+        over = turn.ended
+        if over and turn.answer and not turn.task.visible:
+            raise errors.restore(turn.answer)
+    return (_events(task_id, after, turn_id)[0], True) if over else ([], False)
+
+
+def _events(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
+    ended = Turn.objects.filter(pk=turn_id, state__in=ENDED)
+    rows = Event.objects.after(task_id, after).annotate(over=Exists(ended))[:CHUNK]
+    found = list(rows.values_list("sequence", "body", "state", "over"))
+    if not found:
+        return [], False
+    over = found[-1][2] in TERMINAL or (found[-1][3] and len(found) < CHUNK)
+    return [(sequence, body) for sequence, body, _, _ in found], over

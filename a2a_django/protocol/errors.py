@@ -1,0 +1,197 @@
+"""The A2A errors and how each binding shows them: one table, one place (A2A 3.3.2, 5.4, 9.5, 11.6)."""
+
+from typing import Any, NamedTuple
+
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionSupportRequiredError,
+    InternalError,
+    InvalidAgentResponseError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JSONParseError,
+    MethodNotFoundError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+    VersionNotSupportedError,
+)
+
+__all__ = [
+    "A2AError",
+    "ContentTypeNotSupportedError",
+    "ExtendedAgentCardNotConfiguredError",
+    "ExtensionSupportRequiredError",
+    "InternalError",
+    "InvalidAgentResponseError",
+    "InvalidParamsError",
+    "InvalidRequestError",
+    "JSONParseError",
+    "MethodNotAllowedError",
+    "MethodNotFoundError",
+    "NotFoundError",
+    "PayloadTooLargeError",
+    "PermissionDeniedError",
+    "PushNotificationNotSupportedError",
+    "Rendering",
+    "TaskNotCancelableError",
+    "TaskNotFoundError",
+    "TooManyRequestsError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnsupportedOperationError",
+    "VersionNotSupportedError",
+    "invalid_params",
+    "jsonrpc_error",
+    "rendering",
+    "restore",
+    "rest_body",
+    "store",
+]
+
+DOMAIN = "a2a-protocol.org"
+
+
+class UnauthenticatedError(A2AError):
+    """No credentials, or wrong ones."""
+
+    message = "Authentication is required"
+
+
+class PermissionDeniedError(A2AError):
+    """Known, but not allowed."""
+
+    message = "Permission denied"
+
+
+class NotFoundError(A2AError):
+    """No such path or agent."""
+
+    message = "Not found"
+
+
+class MethodNotAllowedError(A2AError):
+    """The path exists, the HTTP method doesn't."""
+
+    message = "Method not allowed"
+
+
+class PayloadTooLargeError(A2AError):
+    """The request body is over A2A["MAX_BODY_BYTES"]."""
+
+    message = "The request body is too large"
+
+
+class TooManyRequestsError(A2AError):
+    """A throttle or quota is used up."""
+
+    message = "Too many requests"
+
+
+class UnavailableError(A2AError):
+    """The server can't take the call now."""
+
+    message = "The service is unavailable, try again later"
+
+
+class Rendering(NamedTuple):
+    """One row of the table: how the bindings show an error."""
+
+    reason: str
+    http: int
+    jsonrpc: int
+    grpc: str
+    title: str = ""  # section 9.5's standard message, which goes before ours on JSON-RPC
+
+
+TABLE: dict[type[A2AError], Rendering] = {
+    TaskNotFoundError: Rendering("TASK_NOT_FOUND", 404, -32001, "NOT_FOUND"),
+    TaskNotCancelableError: Rendering("TASK_NOT_CANCELABLE", 400, -32002, "FAILED_PRECONDITION"),
+    PushNotificationNotSupportedError: Rendering(
+        "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, -32003, "FAILED_PRECONDITION"
+    ),
+    UnsupportedOperationError: Rendering("UNSUPPORTED_OPERATION", 400, -32004, "FAILED_PRECONDITION"),
+    ContentTypeNotSupportedError: Rendering("CONTENT_TYPE_NOT_SUPPORTED", 400, -32005, "INVALID_ARGUMENT"),
+    InvalidAgentResponseError: Rendering("INVALID_AGENT_RESPONSE", 500, -32006, "INTERNAL"),
+    ExtendedAgentCardNotConfiguredError: Rendering(
+        "EXTENDED_AGENT_CARD_NOT_CONFIGURED", 400, -32007, "FAILED_PRECONDITION"
+    ),
+    ExtensionSupportRequiredError: Rendering("EXTENSION_SUPPORT_REQUIRED", 400, -32008, "FAILED_PRECONDITION"),
+    VersionNotSupportedError: Rendering("VERSION_NOT_SUPPORTED", 400, -32009, "FAILED_PRECONDITION"),
+    JSONParseError: Rendering("INVALID_JSON", 400, -32700, "INVALID_ARGUMENT", "Invalid JSON payload"),
+    InvalidRequestError: Rendering(
+        "INVALID_REQUEST", 400, -32600, "INVALID_ARGUMENT", "Request payload validation error"
+    ),
+    MethodNotFoundError: Rendering("METHOD_NOT_FOUND", 404, -32601, "NOT_FOUND", "Method not found"),
+    InvalidParamsError: Rendering("INVALID_PARAMS", 400, -32602, "INVALID_ARGUMENT", "Invalid parameters"),
+    InternalError: Rendering("INTERNAL_ERROR", 500, -32603, "INTERNAL", "Internal error"),
+    UnauthenticatedError: Rendering("UNAUTHENTICATED", 401, -32000, "UNAUTHENTICATED"),
+    PermissionDeniedError: Rendering("PERMISSION_DENIED", 403, -32000, "PERMISSION_DENIED"),
+    NotFoundError: Rendering("NOT_FOUND", 404, -32000, "NOT_FOUND"),
+    MethodNotAllowedError: Rendering("METHOD_NOT_ALLOWED", 405, -32600, "UNIMPLEMENTED"),
+    PayloadTooLargeError: Rendering("PAYLOAD_TOO_LARGE", 413, -32600, "RESOURCE_EXHAUSTED"),
+    TooManyRequestsError: Rendering("TOO_MANY_REQUESTS", 429, -32000, "RESOURCE_EXHAUSTED"),
+    UnavailableError: Rendering("UNAVAILABLE", 503, -32603, "UNAVAILABLE"),
+}
+_BY_NAME = {cls.__name__: cls for cls in TABLE}
+
+
+def kind(error: A2AError) -> type[A2AError]:
+    """The table's class for `error`; an executor's own subclass counts as what it is derived from."""
+    return next((cls for cls in type(error).__mro__ if cls in TABLE), InternalError)
+
+
+def rendering(error: A2AError) -> Rendering:
+    """How the bindings show `error`."""
+    return TABLE[kind(error)]
+
+
+def invalid_params(*violations: tuple[str, str]) -> InvalidParamsError:
+    """An InvalidParamsError that names each (field, what is wrong and what is right)."""
+    text = "; ".join(f"{field}: {description}" for field, description in violations)
+    errors = [{"field": field, "message": description} for field, description in violations]
+    return InvalidParamsError(text, {"errors": errors})
+
+
+def details(error: A2AError) -> list[dict[str, Any]]:
+    """The typed details of `error`: an ErrorInfo, and a BadRequest where fields are at fault."""
+    data = dict(error.data or {})
+    violations = [
+        {"field": item["field"], "description": item["message"]}
+        for item in data.pop("errors", ())
+        if isinstance(item, dict) and {"field", "message"} <= item.keys()
+    ]
+    info: dict[str, Any] = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": rendering(error).reason,
+        "domain": DOMAIN,
+        "metadata": {str(key): str(value) for key, value in data.items()},
+    }
+    if not violations:
+        return [info]
+    return [info, {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
+
+
+def rest_body(error: A2AError) -> dict[str, Any]:
+    """`error` as google.rpc.Status JSON (A2A 11.6)."""
+    row = rendering(error)
+    return {"error": {"code": row.http, "status": row.grpc, "message": error.message, "details": details(error)}}
+
+
+def jsonrpc_error(error: A2AError) -> dict[str, Any]:
+    """`error` as the error object of a JSON-RPC response (A2A 9.5)."""
+    row = rendering(error)
+    return {"code": row.jsonrpc, "message": row.title or error.message, "data": details(error)}
+
+
+def store(error: A2AError) -> dict[str, Any]:
+    """`error` as JSON data for a Turn, so that another process can raise it again."""
+    return {"type": kind(error).__name__, "message": error.message, "data": error.data}
+
+
+def restore(stored: dict[str, Any]) -> A2AError:
+    """The error that `store` wrote."""
+    return _BY_NAME.get(stored["type"], InternalError)(stored["message"], stored["data"])

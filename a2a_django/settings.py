@@ -1,0 +1,110 @@
+"""Every setting of the `A2A` dict: its name, its default, why.
+
+`a2a_settings.NAME` reads `settings.A2A["NAME"]` at each access, so `override_settings` works.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+
+class A2ASettings:
+    """The list of settings; an attribute that the site's `A2A` dict does not name has the value here."""
+
+    # --- where things are
+    PATH: str = "a2a/"
+    """Below which path the agents stand, relative to where the site includes `a2a_django.urls`."""
+    BASE_URL: str = ""
+    """`https://agents.example.com`, put before the paths in agent cards; empty takes the request's host."""
+    AGENT_CARD_PATH: str = ".well-known/agent-card.json"
+    """Path of an agent's card, below the site for the default agent and below each agent's own URL."""
+    AGENT_CARD_MAX_AGE: int = 300
+    """Seconds for which clients may keep a public agent card (A2A 8.6.1)."""
+
+    # --- which bindings answer
+    ENABLE_HTTP_JSON: bool = True
+    ENABLE_JSONRPC: bool = True
+    STREAMING: bool = True
+    """False on a site served by WSGI: no agent streams, and the cards say so."""
+
+    # --- who may call
+    AUTHENTICATION_CLASSES: Sequence[str] = (
+        "rest_framework.authentication.BasicAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    )
+    """DRF authenticators of all bindings; the site's REST_FRAMEWORK settings are not looked at."""
+    PERMISSION_CLASSES: Sequence[str] = ()
+    """DRF permissions, besides what each agent itself demands of anonymous callers."""
+    THROTTLE_CLASSES: Sequence[str] = ()
+    """DRF throttles of all bindings."""
+    CARD_PERMISSION_CLASSES: Sequence[str] = ()
+    """DRF permissions of the public agent card; empty leaves it open to all, as discovery expects."""
+    TENANT_HEADER: str = "X-A2A-Tenant"
+    """Header that names the tenant where neither path nor body does; empty turns it off."""
+
+    # --- hooks, named and shaped as the a2a-sdk's parameters; dotted paths or objects
+    CONTEXT_BUILDER: Any = None
+    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored."""
+    OWNER_RESOLVER: Any = None
+    """`f(call_context) -> str`: whose tasks the caller sees; default the user's primary key."""
+    ID_GENERATOR: Any = None
+    """An `a2a.server.id_generator.IDGenerator` (instance or class) for task and context ids."""
+    REQUEST_CONTEXT_BUILDER: Any = None
+    """An `a2a.server.agent_execution.RequestContextBuilder` (instance or class) used by the runner."""
+    CARD_MODIFIER: Any = None
+    """`f(card) -> card`, sync, the last word on every public agent card."""
+
+    # --- how executors run
+    EXECUTION: str = "inprocess"
+    """"inprocess": in this web process; "celery": in Celery workers."""
+    EXECUTORS: Sequence[str] = ()
+    """Dotted paths of executor classes that staff may choose, besides those registered by name."""
+    LEASE_SECONDS: float = 30
+    """How long a process may be silent before its running turns count as abandoned."""
+    CANCEL_TIMEOUT: float = 5
+    """Seconds an executor has to obey a cancel before the task is ended without it."""
+    IMMEDIATE_WAIT: float = 0.5
+    """Seconds for which a returnImmediately send waits for the executor's first event."""
+    BLOCKING_TIMEOUT: float | None = None
+    """Seconds after which a blocking send answers with the task as it is; None waits for its end."""
+
+    # --- streams
+    HEARTBEAT_SECONDS: float = 15
+    """A silent stream sends a comment line this often, so that proxies keep it."""
+    STREAM_MAX_SECONDS: float | None = None
+    """A stream is closed after this long (the client resumes with Last-Event-ID); None never."""
+    LOOK_SECONDS: float = 1
+    """How often waiting readers look by themselves, in case a ring of the doorbell was lost."""
+
+    # --- bounds
+    MAX_BODY_BYTES: int = 10 * 2**20
+    """Larger request bodies are refused with 413 (A2A 13.4)."""
+    MAX_NESTING: int = 100
+    """Deeper JSON is refused."""
+    REQUEST_THREADS: int = 4
+    """Threads of this process for requests' database work; each keeps a database connection."""
+    LOG_THREADS: int = 4
+    """Threads of this process for the event log; each keeps a database connection."""
+
+    def __getattribute__(self, name: str) -> Any:
+        default = object.__getattribute__(self, name)  # AttributeError for a name that is no setting
+        return getattr(settings, "A2A", {}).get(name, default) if name.isupper() else default
+
+    @classmethod
+    def names(cls) -> frozenset[str]:
+        """The names of all settings."""
+        return frozenset(name for name in vars(cls) if name.isupper())
+
+    def load(self, name: str) -> Any:
+        """The object that setting `name` stands for; strings in it are imported (ImportError if wrong)."""
+        value = getattr(self, name)
+        if isinstance(value, str):
+            return import_string(value)
+        if isinstance(value, list | tuple):
+            return [import_string(item) if isinstance(item, str) else item for item in value]
+        return value
+
+
+a2a_settings = A2ASettings()

@@ -1,0 +1,173 @@
+"""System checks: each wrong setting is named once, with what to do about it."""
+
+import sys
+import types
+
+import pytest
+from django.core import checks
+
+from a2a_django.checks import check_settings
+
+REDIS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}}
+
+
+@pytest.fixture
+def found(settings):
+    """Returns a function that runs the checks with the given A2A dict and says `id -> message`."""
+    settings.ASGI_APPLICATION = "site.asgi.application"
+
+    def run(a2a):
+        settings.A2A = a2a
+        return {message.id: message for message in check_settings(None)}
+
+    return run
+
+
+@pytest.fixture
+def sqlite(monkeypatch):
+    """Returns a function that gives the default database's OPTIONS as if it were SQLite."""
+
+    def use(**options):
+        connection = types.SimpleNamespace(vendor="sqlite", settings_dict={"OPTIONS": options})
+        monkeypatch.setattr("a2a_django.checks.connections", {"default": connection})
+
+    return use
+
+
+def test_the_checks_are_registered_and_the_example_site_passes_them():
+    assert check_settings in checks.registry.registry.registered_checks
+    assert [message for message in check_settings(None) if message.level >= checks.ERROR] == []
+
+
+@pytest.mark.parametrize("a2a", [None, [], "celery", 5])
+def test_a2a_that_is_no_dict(found, a2a):
+    messages = found(a2a)
+    assert list(messages) == ["a2a.E001"]
+    assert "A2A = {}" in messages["a2a.E001"].hint
+
+
+def test_a_site_without_the_setting_is_fine(found, settings, sqlite):
+    sqlite(transaction_mode="IMMEDIATE")
+    del settings.A2A
+    assert check_settings(None) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("EXECUTON", 'Did you mean "EXECUTION"?'),
+        ("streaming", 'Did you mean "STREAMING"?'),
+        ("XYZZY", "Remove it"),
+        (7, "Remove it"),
+    ],
+)
+def test_an_unknown_key_gets_the_nearest_name(found, key, hint):
+    message = found({key: True})["a2a.W001"]
+    assert repr(key) in message.msg
+    assert hint in message.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CONTEXT_BUILDER", "no_such_module.f"),
+        ("OWNER_RESOLVER", "nodots"),
+        ("ID_GENERATOR", "a2a_django.settings.nothing"),
+        ("REQUEST_CONTEXT_BUILDER", ""),
+        ("CARD_MODIFIER", "a2a_django..x"),
+        ("AUTHENTICATION_CLASSES", ["rest_framework.authentication.Wrong"]),
+        ("PERMISSION_CLASSES", ("rest_framework.permissions.AllowAny", "no.such.Permission")),
+        ("THROTTLE_CLASSES", ["no.such.Throttle"]),
+        ("CARD_PERMISSION_CLASSES", ["no.such.Permission"]),
+        ("EXECUTORS", ["no.such.Executor"]),
+        ("EXECUTORS", [object]),
+    ],
+)
+def test_what_cannot_be_imported(found, name, value):
+    message = found({name: value})["a2a.E002"]
+    assert name in message.msg
+    assert message.hint
+
+
+def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkeypatch, tmp_path):
+    (tmp_path / "breaks_when_imported.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "ZeroDivisionError" in found({"CARD_MODIFIER": "breaks_when_imported.f"})["a2a.E002"].msg
+    assert "breaks_when_imported" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "a2a",
+    [
+        {"CARD_MODIFIER": lambda card: card},
+        {"CONTEXT_BUILDER": None, "AUTHENTICATION_CLASSES": []},
+        {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"]},
+        {"BLOCKING_TIMEOUT": None, "STREAM_MAX_SECONDS": 60, "LEASE_SECONDS": 2.5, "AGENT_CARD_MAX_AGE": 0},
+        {"EXECUTION": "inprocess", "STREAMING": False, "PATH": ""},
+    ],
+)
+def test_right_settings_are_not_complained_about(found, sqlite, a2a):
+    sqlite(transaction_mode="IMMEDIATE")
+    assert found(a2a) == {}
+
+
+def test_execution_is_one_of_two(found):
+    message = found({"EXECUTION": "Celery"})["a2a.E003"]
+    assert '"celery"' in message.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("MAX_BODY_BYTES", "10 MB", "a whole number"),
+        ("MAX_BODY_BYTES", 1.5, "a whole number"),
+        ("MAX_NESTING", True, "a whole number"),
+        ("LEASE_SECONDS", "30", "a number"),
+        ("LEASE_SECONDS", None, "a number"),
+        ("BLOCKING_TIMEOUT", "5", "a number or None"),
+        ("STREAMING", "no", "True or False"),
+        ("STREAMING", 0, "True or False"),
+        ("BASE_URL", None, "a string"),
+        ("EXECUTION", None, "a string"),
+        ("EXECUTORS", "one.dotted.path", "a list or tuple"),
+        ("AUTHENTICATION_CLASSES", None, "a list or tuple"),
+        ("REQUEST_THREADS", 0, "more than 0"),
+        ("HEARTBEAT_SECONDS", -1, "more than 0"),
+        ("LOOK_SECONDS", float("nan"), "more than 0"),
+        ("AGENT_CARD_MAX_AGE", -1, "0 or more"),
+        ("CANCEL_TIMEOUT", float("inf"), "0 or more"),
+    ],
+)
+def test_a_value_of_the_wrong_type_or_size(found, name, value, wanted):
+    messages = found({name: value})
+    assert name in messages["a2a.E004"].msg
+    assert wanted in messages["a2a.E004"].msg
+    assert "a2a.E002" not in messages
+
+
+@pytest.mark.parametrize("layers", [{}, {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}])
+def test_celery_without_a_channel_layer_that_reaches_other_processes(found, settings, layers):
+    settings.CHANNEL_LAYERS = layers
+    assert "RedisPubSubChannelLayer" in found({"EXECUTION": "celery"})["a2a.W002"].hint
+    assert "a2a.W002" not in found({"EXECUTION": "inprocess"})
+    settings.CHANNEL_LAYERS = REDIS
+    assert "a2a.W002" not in found({"EXECUTION": "celery"})
+
+
+def test_streams_without_asgi(found, settings):
+    settings.ASGI_APPLICATION = None
+    assert "A2A['STREAMING'] = False" in found({})["a2a.W003"].hint
+    assert "a2a.W003" not in found({"STREAMING": False})
+
+
+def test_sqlite_that_locks(found, sqlite):
+    sqlite()
+    message = found({})["a2a.W004"]
+    assert "DEFERRED" in message.msg
+    assert "'transaction_mode': 'IMMEDIATE'" in message.hint
+    sqlite(transaction_mode="immediate")
+    assert "a2a.W004" not in found({})
+
+
+def test_the_checks_ask_no_database(found):
+    found({"EXECUTION": "celery", "CARD_MODIFIER": "nodots"})  # pytest-django fails a test that does
