@@ -17,6 +17,6 @@ def with_streaming(application: Application) -> Application:
         handover = scope["a2a_django"] = Handover()
         await application(scope, receive, handover.filter(send))
         if handover.follow_up is not None:
-            await handover.follow_up(handover, scope, receive, send)
+            await handover.follow_up(scope, receive, send)
 
     return with_follow_up

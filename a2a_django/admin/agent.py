@@ -6,6 +6,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminTextareaWidget
 from django.db import models
 from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -15,8 +16,9 @@ from a2a_django.agents import registry
 from a2a_django.models import Agent, AgentExtension, AgentInterface, AgentSkill
 from a2a_django.models.agent import Visibility
 
-
-SHORT_TEXT = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
+SHORT_TEXT: "dict[type[models.Field[Any, Any]], dict[str, Any]]" = {
+    models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}
+}
 
 
 class SkillInline(admin.StackedInline):  # type: ignore[type-arg]
@@ -24,6 +26,7 @@ class SkillInline(admin.StackedInline):  # type: ignore[type-arg]
 
     model = AgentSkill
     form = SkillForm
+    prepopulated_fields = {"skill_id": ["name"]}
     formfield_overrides = SHORT_TEXT
     extra = 0
     verbose_name = "skill"
@@ -117,10 +120,12 @@ class AgentAdmin(KeptByTasks):
 
     @admin.display(description="card")
     def card(self, agent: Agent) -> SafeString | str:
-        """A link to the card that clients read."""
-        if not agent.pk or not agent.enabled:
+        """A link to the card that clients read; none while nobody is served it."""
+        try:
+            url = reverse("a2a_django:agent-card", kwargs={"agent": agent.slug})
+        except NoReverseMatch:  # a new agent, or a site that does not include our URLs
             return "-"
-        return format_html('<a href="{}">card</a>', "/a2a/" + agent.slug)
+        return format_html('<a href="{}">card</a>', url) if agent.enabled else "-"
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Saves the inlines, then says what clients will miss in the card."""

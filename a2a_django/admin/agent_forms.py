@@ -7,6 +7,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 
 from a2a_django.admin import fields
+from a2a_django.models.agent import text_plain
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
 _LINES = "One per line."
@@ -27,8 +28,12 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="What does the work: a class registered with @executor in an agents.py of this site, or listed in "
         "A2A['EXECUTORS']."
     )
-    default_input_modes = fields.MediaTypesField(help_text=f"Media types that the agent understands. {_LINES}")
-    default_output_modes = fields.MediaTypesField(help_text=f"Media types that the agent answers in. {_LINES}")
+    default_input_modes = fields.MediaTypesField(
+        initial=text_plain, help_text=f"Media types that the agent understands. {_LINES}"
+    )
+    default_output_modes = fields.MediaTypesField(
+        initial=text_plain, help_text=f"Media types that the agent answers in. {_LINES}"
+    )
     security_schemes = fields.SecuritySchemesField(
         required=False,
         help_text="JSON, SecurityScheme objects by name, such as "

@@ -18,8 +18,9 @@ from a2a_django.models import Agent, Task
 class TaskAdmin(ReadOnlyAdmin):
     """Read-only; may be deleted by staff who have the permission."""
 
-    # Newest first is a2a_task_by_time (status_timestamp, id), read backwards, with or without a filter. The filter by
-    # agent may also take a2a_task_by_caller. No date_hierarchy: it would ask for the oldest and newest of each filter.
+    # Newest first is a2a_task_by_time (status_timestamp, id) read backwards; with a filter it is read until the page is
+    # full. A filter that hardly any task passes reads all: half a second for a million tasks on PostgreSQL. So no more
+    # filters than these, and no date_hierarchy.
     ordering = ["-status_timestamp", "-id"]
     list_display = ["short_id", "state_name", "agent", "tenant", "user", "context", "status_timestamp", "last_sequence"]
     list_filter = ["state", "agent", "tenant"]
@@ -53,7 +54,8 @@ class TaskAdmin(ReadOnlyAdmin):
         users = get_user_model()._default_manager.filter(**{get_user_model().USERNAME_FIELD: term})
         if user := users.first():
             return queryset.filter(user_id=user.pk), False  # the index of the foreign key
-        return queryset.filter(context_id=term), False  # CONTEXT-INDEX
+        # a2a_task_by_context has it behind agent, tenant and owner: on PostgreSQL a scan, 0.2 s for a million tasks.
+        return queryset.filter(context_id=term), False
 
     def get_deleted_objects(self, objs: Iterable[Any], request: HttpRequest) -> deletion.Deleted:
         """Names the tasks alone: all that belongs to a task goes with it."""

@@ -18,7 +18,7 @@ class TurnAdmin(ReadOnlyAdmin):
 
     # Newest first is the primary key; with the state filter it is a2a_turn_by_state (state, id).
     ordering = ["-pk"]
-    list_display = ["number", "state", "agent", "task_short", "attempt", "worker", "created_at", "short_error"]
+    list_display = ["number", "state", "agent", "short_error", "task_short", "attempt", "worker", "created_at"]
     list_filter = ["state"]
     list_select_related = ["task__agent"]
     search_fields = ["task"]  # shows the search box; get_search_results does the rest

@@ -129,7 +129,7 @@ def _skill(skill: AgentSkill) -> dict[str, Any]:
 
 def _security(agent: Agent) -> dict[str, Any]:
     schemes = agent.security_schemes or _schemes_of_authenticators()
-    any_one = [{"schemes": {name: {"list": []}}} for name in schemes]
+    any_one: list[dict[str, Any]] = [{"schemes": {name: {"list": []}}} for name in schemes]
     if agent.anonymous_access != "denied":
         any_one = []
     return {"securitySchemes": schemes, "securityRequirements": agent.security_requirements or any_one}

@@ -21,7 +21,8 @@ class Contract:
 
     def __init__(self, task_id: str, context_id: str, *, follow_up: bool, artifact_ids: set[str]) -> None:
         self._task_id, self._context_id = task_id, context_id
-        self._kind = Task if follow_up else None  # Task once the task was spoken of, Message after a Message
+        # Task once the task was spoken of, Message after a Message
+        self._kind: type[Task] | type[Message] | None = Task if follow_up else None
         self._artifact_ids = artifact_ids
         self.terminal = False
 

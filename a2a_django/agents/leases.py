@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
@@ -21,7 +22,7 @@ def token() -> str:
     return str(uuid4())
 
 
-def expiry() -> ExpressionWrapper:
+def expiry() -> "ExpressionWrapper[Any]":
     """When a lease that is taken or renewed now expires, by the database's clock."""
     lasting = timedelta(seconds=a2a_settings.LEASE_SECONDS)
     return ExpressionWrapper(Now() + lasting, output_field=DateTimeField())
@@ -123,4 +124,3 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-

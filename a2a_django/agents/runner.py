@@ -148,7 +148,7 @@ class _Run:
 
     async def _request_context(self) -> RequestContext:
         claim, writer = self.claim, self.writer
-        builder = a2a_settings.load("REQUEST_CONTEXT_BUILDER")
+        builder: Any = a2a_settings.load("REQUEST_CONTEXT_BUILDER")
         if builder is not None:
             builder = builder() if inspect.isclass(builder) else builder
             built: RequestContext = await builder.build(

@@ -25,8 +25,8 @@ class AgentCardView(A2AView):
     def get_permissions(self) -> list[Any]:
         return [permission() for permission in a2a_settings.load("CARD_PERMISSION_CLASSES")]
 
-    def handle(self, agent: str = "") -> Outcome:
-        found = callers.agent(agent) if agent else _default_agent()
+    def handle(self) -> Outcome:
+        found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else _default_agent()
         rendered = card.render(card.public(found, urls(self.request, found, None)))
         response = HttpResponse(rendered.body, content_type="application/json")
         response["ETag"] = rendered.etag

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 
@@ -15,10 +15,8 @@ Send = Callable[[Message], Awaitable[None]]
 NOT_OURS = {b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"etag"}
 
 
-class FollowUp(Protocol):
-    """What runs instead of the response that a view has returned."""
-
-    async def __call__(self, handover: "Handover", scope: Any, receive: Receive, send: Send) -> None: ...
+FollowUp = Callable[[Any, Receive, Send], Awaitable[None]]
+"""The ASGI application that runs instead of the response which a view has returned."""
 
 
 class Handover:
@@ -54,6 +52,7 @@ class Handover:
     async def send(self, response: HttpResponse, send: Send) -> None:
         """Sends `response` whole."""
         headers = {name: value for name, value in response.items() if name != "Content-Type"}
+        headers["Content-Length"] = str(len(response.content))
         await send(self.start(response["Content-Type"], response.status_code, headers))
         await send({"type": "http.response.body", "body": response.content})
 
@@ -73,13 +72,13 @@ def hand_over(handover: Handover, follow_up: FollowUp) -> HttpResponse:
 def answer_later(respond: Callable[[], Awaitable[HttpResponse]]) -> FollowUp:
     """A follow-up that sends what `respond()` returns, unless the client goes away before."""
 
-    async def follow_up(handover: Handover, scope: Any, receive: Receive, send: Send) -> None:
+    async def follow_up(scope: Any, receive: Receive, send: Send) -> None:
         answering = asyncio.ensure_future(respond())
         leaving = asyncio.ensure_future(disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if answering.done():
-                await handover.send(answering.result(), send)
+                await scope["a2a_django"].send(answering.result(), send)
         finally:
             for task in (answering, leaving):
                 task.cancel()

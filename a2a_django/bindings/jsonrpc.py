@@ -42,14 +42,14 @@ class JsonRpc(A2AView):
     def allowed_methods(self) -> list[str]:
         return ["POST"]
 
-    def handle(self, agent: str, tenant: str = "") -> Outcome:
-        found = callers.agent(agent)
+    def handle(self) -> Outcome:
+        found = callers.agent(self.kwargs["agent"])
         self.check_content_type()
         call = _envelope(codec.parse_json(self.body()))
         if "id" not in call:  # a notification gets no answer, so it isn't executed either (DESIGN 6)
             return HttpResponse(status=204)
         self.id_text = codec.dumps(call["id"])
-        caller = callers.caller(self.request, found, tenant)
+        caller = callers.caller(self.request, found, self.kwargs["tenant"] or "")
         method = METHODS.get(call["method"])
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})

@@ -36,8 +36,10 @@ class RestView(A2AView):
     def allowed_methods(self) -> list[str]:
         return [name.upper() for name in ("get", "post", "delete") if hasattr(self, f"answer_{name}")]
 
-    def handle(self, agent: str, tenant: str = "", **ids: str) -> Outcome:
-        self.caller = callers.caller(self.request, callers.agent(agent), tenant)
+    def handle(self) -> Outcome:
+        ids = dict(self.kwargs)
+        agent, tenant = callers.agent(ids.pop("agent")), ids.pop("tenant", None)
+        self.caller = callers.caller(self.request, agent, tenant or "")
         outcome: Outcome = getattr(self, f"answer_{(self.request.method or '').lower()}")(**ids)
         return outcome
 
@@ -159,5 +161,5 @@ class NotFound(RestView):
     def initial(self, request: Any, *args: Any, **kwargs: Any) -> None:
         """Nothing to protect."""
 
-    def handle(self, **kwargs: Any) -> Outcome:
+    def handle(self) -> Outcome:
         raise errors.NotFoundError("There is no such path")

@@ -10,7 +10,7 @@ from channels.exceptions import StopConsumer
 from django.http import HttpResponse
 
 from a2a_django import accidents
-from a2a_django.bindings.handover import Handover, Receive, Send
+from a2a_django.bindings.handover import Handover, Send
 from a2a_django.operations import Stream
 from a2a_django.protocol import errors
 
@@ -41,9 +41,9 @@ class EventStream(AsyncConsumer):
     def __init__(self, stream: Stream, view: View) -> None:
         self.stream, self.view = stream, view
 
-    async def __call__(self, handover: Handover, scope: Any, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Writes and listens for the client's leaving, whichever ends first."""
-        writing = asyncio.create_task(self.write(handover, send))
+        writing = asyncio.create_task(self.write(scope["a2a_django"], send))
         listening = asyncio.create_task(super().__call__(scope, receive, send))
         try:
             await asyncio.wait({writing, listening}, return_when=asyncio.FIRST_COMPLETED)

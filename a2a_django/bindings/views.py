@@ -13,6 +13,7 @@ from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from a2a_django import accidents, database
@@ -97,13 +98,13 @@ class A2AView(APIView):
             response = await self._conclude(await database.requests.run(self._begin))
         except Exception as error:
             response = self.handle_exception(error)
-        return self.finalize_response(self.request, response, *args, **kwargs)
+        return self.finalize_response(self.request, cast(Response, response), *args, **kwargs)
 
     def _begin(self) -> Outcome:
         self.initial(self.request, *self.args, **self.kwargs)
         if self.request.method not in self.allowed_methods:
             raise exceptions.MethodNotAllowed(self.request.method or "")
-        return self.handle(**self.kwargs)
+        return self.handle()
 
     async def _conclude(self, outcome: Outcome) -> HttpResponse:
         """The response, or an empty one when the rest has been handed over."""
@@ -135,14 +136,15 @@ class A2AView(APIView):
         except Exception as error:
             return cast(HttpResponse, self.handle_exception(error))
 
-    def handle(self, **kwargs: Any) -> Outcome:
-        """Does the operation; in a thread of `database.requests`."""
+    def handle(self) -> Outcome:
+        """Does the operation, for what `self.kwargs` has of the path; in a thread of `database.requests`."""
         raise NotImplementedError
 
-    async def get(self, request: HttpRequest) -> None:
-        """Tells Django that the view is async; `dispatch` never calls it."""
+    async def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
+        """Tells Django that the view is async; `dispatch` calls `handle` for every method."""
+        raise NotImplementedError
 
-    post = put = patch = delete = head = options = get
+    get = post = put = patch = delete = head = options
 
     # --- bodies
 
@@ -213,5 +215,7 @@ _BY_STATUS: dict[int, type[errors.A2AError]] = {
 
 
 def _of_drf(error: exceptions.APIException) -> errors.A2AError:
-    status = 401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
+    status = (
+        401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
+    )
     return _BY_STATUS.get(status, errors.InternalError)(str(error.detail))

@@ -9,7 +9,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -18,238 +17,513 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Agent',
+            name="Agent",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(help_text='Its place: /a2a/<slug>. Clients keep it.', max_length=64, unique=True, validators=[a2a_django.models.agent.not_reserved])),
-                ('enabled', models.BooleanField(default=True, help_text='An agent that is off is not found by anyone.')),
-                ('is_default', models.BooleanField(default=False, help_text='Its card is served at /.well-known/agent-card.json. One agent can be it.', verbose_name='default')),
-                ('executor', models.CharField(help_text="Name given to @executor in an agents.py, or a path listed in A2A['EXECUTORS'].", max_length=200)),
-                ('anonymous_access', models.CharField(choices=[('denied', 'denied'), ('by_id', 'by id: send, and follow a task whose id they know'), ('shared', "shared: all anonymous callers see each other's tasks")], default='denied', help_text='Callers without credentials.', max_length=8)),
-                ('name', models.CharField(max_length=200)),
-                ('description', models.TextField()),
-                ('version', models.CharField(default='1.0.0', max_length=50)),
-                ('provider_organization', models.CharField(blank=True, max_length=200)),
-                ('provider_url', models.URLField(blank=True)),
-                ('documentation_url', models.URLField(blank=True)),
-                ('icon_url', models.URLField(blank=True)),
-                ('default_input_modes', models.JSONField(default=a2a_django.models.agent.text_plain, help_text='Media types the agent understands.')),
-                ('default_output_modes', models.JSONField(default=a2a_django.models.agent.text_plain, help_text='Media types the agent answers in.')),
-                ('streaming', models.BooleanField(default=True)),
-                ('push_notifications', models.BooleanField(default=False)),
-                ('extended_card', models.BooleanField(default=False, help_text='Authenticated callers may fetch a card with more skills than the public one.')),
-                ('security_schemes', models.JSONField(blank=True, default=dict, help_text='SecurityScheme objects by name; empty: made from the authenticators.')),
-                ('security_requirements', models.JSONField(blank=True, default=list, help_text='SecurityRequirement objects; empty: any one of the schemes.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "slug",
+                    models.SlugField(
+                        help_text="Its place: /a2a/<slug>. Clients keep it.",
+                        max_length=64,
+                        unique=True,
+                        validators=[a2a_django.models.agent.not_reserved],
+                    ),
+                ),
+                (
+                    "enabled",
+                    models.BooleanField(default=True, help_text="An agent that is off is not found by anyone."),
+                ),
+                (
+                    "is_default",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Its card is served at /.well-known/agent-card.json. One agent can be it.",
+                        verbose_name="default",
+                    ),
+                ),
+                (
+                    "executor",
+                    models.CharField(
+                        help_text="Name given to @executor in an agents.py, or a path listed in A2A['EXECUTORS'].",
+                        max_length=200,
+                    ),
+                ),
+                (
+                    "anonymous_access",
+                    models.CharField(
+                        choices=[
+                            ("denied", "denied"),
+                            ("by_id", "by id: send, and follow a task whose id they know"),
+                            ("shared", "shared: all anonymous callers see each other's tasks"),
+                        ],
+                        default="denied",
+                        help_text="Callers without credentials.",
+                        max_length=8,
+                    ),
+                ),
+                ("name", models.CharField(max_length=200)),
+                ("description", models.TextField()),
+                ("version", models.CharField(default="1.0.0", max_length=50)),
+                ("provider_organization", models.CharField(blank=True, max_length=200)),
+                ("provider_url", models.URLField(blank=True)),
+                ("documentation_url", models.URLField(blank=True)),
+                ("icon_url", models.URLField(blank=True)),
+                (
+                    "default_input_modes",
+                    models.JSONField(
+                        default=a2a_django.models.agent.text_plain, help_text="Media types the agent understands."
+                    ),
+                ),
+                (
+                    "default_output_modes",
+                    models.JSONField(
+                        default=a2a_django.models.agent.text_plain, help_text="Media types the agent answers in."
+                    ),
+                ),
+                ("streaming", models.BooleanField(default=True)),
+                ("push_notifications", models.BooleanField(default=False)),
+                (
+                    "extended_card",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Authenticated callers may fetch a card with more skills than the public one.",
+                    ),
+                ),
+                (
+                    "security_schemes",
+                    models.JSONField(
+                        blank=True,
+                        default=dict,
+                        help_text="SecurityScheme objects by name; empty: made from the authenticators.",
+                    ),
+                ),
+                (
+                    "security_requirements",
+                    models.JSONField(
+                        blank=True,
+                        default=list,
+                        help_text="SecurityRequirement objects; empty: any one of the schemes.",
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("updated_at", models.DateTimeField(auto_now=True)),
             ],
             options={
-                'ordering': ['slug'],
+                "ordering": ["slug"],
             },
         ),
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(max_length=64, unique=True, validators=[a2a_django.models.tenant.not_reserved])),
-                ('name', models.CharField(max_length=200)),
-                ('enabled', models.BooleanField(default=True, help_text='A tenant that is off is not found by anyone.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "slug",
+                    models.SlugField(max_length=64, unique=True, validators=[a2a_django.models.tenant.not_reserved]),
+                ),
+                ("name", models.CharField(max_length=200)),
+                (
+                    "enabled",
+                    models.BooleanField(default=True, help_text="A tenant that is off is not found by anyone."),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
             options={
-                'ordering': ['slug'],
+                "ordering": ["slug"],
             },
         ),
         migrations.CreateModel(
-            name='AgentExtension',
+            name="AgentExtension",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField(default=0)),
-                ('uri', models.CharField(max_length=500, verbose_name='URI')),
-                ('description', models.TextField(blank=True)),
-                ('required', models.BooleanField(default=False, help_text="Calls that don't ask for it are refused.")),
-                ('params', models.JSONField(blank=True, default=dict)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='extensions', to='a2a_django.agent')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveSmallIntegerField(default=0)),
+                ("uri", models.CharField(max_length=500, verbose_name="URI")),
+                ("description", models.TextField(blank=True)),
+                ("required", models.BooleanField(default=False, help_text="Calls that don't ask for it are refused.")),
+                ("params", models.JSONField(blank=True, default=dict)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="extensions", to="a2a_django.agent"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position', 'pk'],
+                "ordering": ["position", "pk"],
             },
         ),
         migrations.CreateModel(
-            name='AgentInterface',
+            name="AgentInterface",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField(default=0)),
-                ('protocol_binding', models.CharField(help_text='JSONRPC, HTTP+JSON, GRPC or the URI of another binding.', max_length=200)),
-                ('url', models.CharField(blank=True, help_text="Empty: this site's own URL of that binding.", max_length=500, verbose_name='URL')),
-                ('protocol_version', models.CharField(default='1.0', max_length=10)),
-                ('tenant', models.CharField(blank=True, max_length=64)),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='interfaces', to='a2a_django.agent')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveSmallIntegerField(default=0)),
+                (
+                    "protocol_binding",
+                    models.CharField(
+                        help_text="JSONRPC, HTTP+JSON, GRPC or the URI of another binding.", max_length=200
+                    ),
+                ),
+                (
+                    "url",
+                    models.CharField(
+                        blank=True,
+                        help_text="Empty: this site's own URL of that binding.",
+                        max_length=500,
+                        verbose_name="URL",
+                    ),
+                ),
+                ("protocol_version", models.CharField(default="1.0", max_length=10)),
+                ("tenant", models.CharField(blank=True, max_length=64)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="interfaces", to="a2a_django.agent"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position', 'pk'],
+                "ordering": ["position", "pk"],
             },
         ),
         migrations.CreateModel(
-            name='Task',
+            name="Task",
             fields=[
-                ('id', a2a_django.models.fields.IdentifierField(max_length=64, primary_key=True, serialize=False)),
-                ('owner', a2a_django.models.fields.IdentifierField(blank=True, help_text="The scope that may see it; a user's primary key.", max_length=191)),
-                ('context_id', a2a_django.models.fields.IdentifierField(max_length=256)),
-                ('visible', models.BooleanField(default=False, help_text='False for calls that were answered without a task.')),
-                ('state', models.CharField(choices=[('TASK_STATE_SUBMITTED', 'submitted'), ('TASK_STATE_WORKING', 'working'), ('TASK_STATE_INPUT_REQUIRED', 'input required'), ('TASK_STATE_AUTH_REQUIRED', 'auth required'), ('TASK_STATE_COMPLETED', 'completed'), ('TASK_STATE_FAILED', 'failed'), ('TASK_STATE_CANCELED', 'canceled'), ('TASK_STATE_REJECTED', 'rejected')], default='TASK_STATE_SUBMITTED', max_length=32)),
-                ('status', models.TextField(help_text='TaskStatus as ProtoJSON.')),
-                ('status_timestamp', models.DateTimeField()),
-                ('status_sequence', models.PositiveIntegerField(default=0, help_text='The event that set the status.')),
-                ('metadata', models.TextField(default='{}', help_text='JSON.')),
-                ('last_sequence', models.PositiveIntegerField(default=0, help_text='Sequence of the newest event.')),
-                ('folded_sequence', models.PositiveIntegerField(default=0, help_text='Artifact rows hold the events up to here.')),
-                ('lease', models.CharField(blank=True, help_text='Token of the turn that runs; empty when none does.', max_length=36)),
-                ('lease_expires', models.DateTimeField(blank=True, help_text="By the database's clock.", null=True)),
-                ('cancel', models.CharField(blank=True, choices=[('', 'none'), ('requested', 'requested'), ('refused', 'refused by the executor')], default='', max_length=10)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('agent', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='tasks', to='a2a_django.agent')),
-                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='a2a_tasks', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(blank=True, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='tasks', to='a2a_django.tenant')),
+                ("id", a2a_django.models.fields.IdentifierField(max_length=64, primary_key=True, serialize=False)),
+                (
+                    "owner",
+                    a2a_django.models.fields.IdentifierField(
+                        blank=True, help_text="The scope that may see it; a user's primary key.", max_length=191
+                    ),
+                ),
+                ("context_id", a2a_django.models.fields.IdentifierField(max_length=256)),
+                (
+                    "visible",
+                    models.BooleanField(default=False, help_text="False for calls that were answered without a task."),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("TASK_STATE_SUBMITTED", "submitted"),
+                            ("TASK_STATE_WORKING", "working"),
+                            ("TASK_STATE_INPUT_REQUIRED", "input required"),
+                            ("TASK_STATE_AUTH_REQUIRED", "auth required"),
+                            ("TASK_STATE_COMPLETED", "completed"),
+                            ("TASK_STATE_FAILED", "failed"),
+                            ("TASK_STATE_CANCELED", "canceled"),
+                            ("TASK_STATE_REJECTED", "rejected"),
+                        ],
+                        default="TASK_STATE_SUBMITTED",
+                        max_length=32,
+                    ),
+                ),
+                ("status", models.TextField(help_text="TaskStatus as ProtoJSON.")),
+                ("status_timestamp", models.DateTimeField()),
+                ("status_sequence", models.PositiveIntegerField(default=0, help_text="The event that set the status.")),
+                ("metadata", models.TextField(default="{}", help_text="JSON.")),
+                ("last_sequence", models.PositiveIntegerField(default=0, help_text="Sequence of the newest event.")),
+                (
+                    "folded_sequence",
+                    models.PositiveIntegerField(default=0, help_text="Artifact rows hold the events up to here."),
+                ),
+                (
+                    "lease",
+                    models.CharField(
+                        blank=True, help_text="Token of the turn that runs; empty when none does.", max_length=36
+                    ),
+                ),
+                ("lease_expires", models.DateTimeField(blank=True, help_text="By the database's clock.", null=True)),
+                (
+                    "cancel",
+                    models.CharField(
+                        blank=True,
+                        choices=[("", "none"), ("requested", "requested"), ("refused", "refused by the executor")],
+                        default="",
+                        max_length=10,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="a2a_django.agent",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="a2a_tasks",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        blank=True,
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="tasks",
+                        to="a2a_django.tenant",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['-status_timestamp', '-id'],
+                "ordering": ["-status_timestamp", "-id"],
             },
         ),
         migrations.CreateModel(
-            name='Message',
+            name="Message",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('message_id', a2a_django.models.fields.IdentifierField(max_length=256)),
-                ('role', models.CharField(max_length=20)),
-                ('body', models.TextField(help_text='Message as ProtoJSON.')),
-                ('event_sequence', models.PositiveIntegerField(default=0, help_text='The status event it came with, or 0.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='a2a_django.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("message_id", a2a_django.models.fields.IdentifierField(max_length=256)),
+                ("role", models.CharField(max_length=20)),
+                ("body", models.TextField(help_text="Message as ProtoJSON.")),
+                (
+                    "event_sequence",
+                    models.PositiveIntegerField(default=0, help_text="The status event it came with, or 0."),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "task",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="messages",
+                        to="a2a_django.task",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
+                "ordering": ["pk"],
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('sequence', models.PositiveIntegerField()),
-                ('kind', models.CharField(choices=[('task', 'task'), ('message', 'message'), ('statusUpdate', 'status update'), ('artifactUpdate', 'artifact update')], max_length=14)),
-                ('state', models.CharField(blank=True, help_text='The task state it set, if any.', max_length=32)),
-                ('body', models.TextField(help_text='StreamResponse as ProtoJSON.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='events', to='a2a_django.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("sequence", models.PositiveIntegerField()),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("task", "task"),
+                            ("message", "message"),
+                            ("statusUpdate", "status update"),
+                            ("artifactUpdate", "artifact update"),
+                        ],
+                        max_length=14,
+                    ),
+                ),
+                ("state", models.CharField(blank=True, help_text="The task state it set, if any.", max_length=32)),
+                ("body", models.TextField(help_text="StreamResponse as ProtoJSON.")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "task",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="events",
+                        to="a2a_django.task",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['sequence'],
+                "ordering": ["sequence"],
             },
         ),
         migrations.CreateModel(
-            name='Artifact',
+            name="Artifact",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('artifact_id', a2a_django.models.fields.IdentifierField(max_length=256)),
-                ('body', models.TextField(help_text='Artifact as ProtoJSON.')),
-                ('through', models.PositiveIntegerField(help_text='Sequence of the newest event folded into it.')),
-                ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='artifacts', to='a2a_django.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("artifact_id", a2a_django.models.fields.IdentifierField(max_length=256)),
+                ("body", models.TextField(help_text="Artifact as ProtoJSON.")),
+                ("through", models.PositiveIntegerField(help_text="Sequence of the newest event folded into it.")),
+                (
+                    "task",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="artifacts",
+                        to="a2a_django.task",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
+                "ordering": ["pk"],
             },
         ),
         migrations.CreateModel(
-            name='Turn',
+            name="Turn",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('request', models.TextField(help_text='SendMessageRequest as ProtoJSON, without the message and without secrets.')),
-                ('context', models.JSONField(default=dict, help_text='Version, extensions and state of the call.')),
-                ('state', models.CharField(choices=[('queued', 'queued'), ('running', 'running'), ('done', 'done'), ('failed', 'failed')], default='queued', max_length=8)),
-                ('attempt', models.PositiveSmallIntegerField(default=0)),
-                ('worker', models.CharField(blank=True, help_text='host:process that ran it.', max_length=200)),
-                ('start_sequence', models.PositiveIntegerField(default=0, help_text="The task's newest event when it started.")),
-                ('answer', models.JSONField(blank=True, help_text='The error that the caller gets instead of a task.', null=True)),
-                ('error', models.TextField(blank=True, help_text='For staff: what went wrong. Never sent to a client.')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(blank=True, null=True)),
-                ('ended_at', models.DateTimeField(blank=True, null=True)),
-                ('message', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='a2a_django.message')),
-                ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='turns', to='a2a_django.task')),
-                ('user', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "request",
+                    models.TextField(
+                        help_text="SendMessageRequest as ProtoJSON, without the message and without secrets."
+                    ),
+                ),
+                ("context", models.JSONField(default=dict, help_text="Version, extensions and state of the call.")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[("queued", "queued"), ("running", "running"), ("done", "done"), ("failed", "failed")],
+                        default="queued",
+                        max_length=8,
+                    ),
+                ),
+                ("attempt", models.PositiveSmallIntegerField(default=0)),
+                ("worker", models.CharField(blank=True, help_text="host:process that ran it.", max_length=200)),
+                (
+                    "start_sequence",
+                    models.PositiveIntegerField(default=0, help_text="The task's newest event when it started."),
+                ),
+                (
+                    "answer",
+                    models.JSONField(
+                        blank=True, help_text="The error that the caller gets instead of a task.", null=True
+                    ),
+                ),
+                (
+                    "error",
+                    models.TextField(blank=True, help_text="For staff: what went wrong. Never sent to a client."),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(blank=True, null=True)),
+                ("ended_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "message",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="a2a_django.message",
+                    ),
+                ),
+                (
+                    "task",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="turns",
+                        to="a2a_django.task",
+                    ),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
+                "ordering": ["pk"],
             },
         ),
         migrations.CreateModel(
-            name='AgentSkill',
+            name="AgentSkill",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField(default=0)),
-                ('skill_id', models.CharField(max_length=100, verbose_name='id')),
-                ('name', models.CharField(max_length=200)),
-                ('description', models.TextField()),
-                ('tags', models.JSONField(blank=True, default=list)),
-                ('examples', models.JSONField(blank=True, default=list)),
-                ('input_modes', models.JSONField(blank=True, default=list)),
-                ('output_modes', models.JSONField(blank=True, default=list)),
-                ('security_requirements', models.JSONField(blank=True, default=list)),
-                ('visibility', models.CharField(choices=[('public', 'everybody'), ('authenticated', 'authenticated callers (extended card)')], default='public', max_length=16, verbose_name='listed for')),
-                ('agent', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='skills', to='a2a_django.agent')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveSmallIntegerField(default=0)),
+                ("skill_id", models.CharField(max_length=100, verbose_name="id")),
+                ("name", models.CharField(max_length=200)),
+                ("description", models.TextField()),
+                ("tags", models.JSONField(blank=True, default=list)),
+                ("examples", models.JSONField(blank=True, default=list)),
+                ("input_modes", models.JSONField(blank=True, default=list)),
+                ("output_modes", models.JSONField(blank=True, default=list)),
+                ("security_requirements", models.JSONField(blank=True, default=list)),
+                (
+                    "visibility",
+                    models.CharField(
+                        choices=[("public", "everybody"), ("authenticated", "authenticated callers (extended card)")],
+                        default="public",
+                        max_length=16,
+                        verbose_name="listed for",
+                    ),
+                ),
+                (
+                    "agent",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="skills", to="a2a_django.agent"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['position', 'pk'],
-                'constraints': [models.UniqueConstraint(fields=('agent', 'skill_id'), name='a2a_skill_id_once_per_agent')],
+                "ordering": ["position", "pk"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("agent", "skill_id"), name="a2a_skill_id_once_per_agent")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='PushConfig',
+            name="PushConfig",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('config_id', a2a_django.models.fields.IdentifierField(max_length=256)),
-                ('url', models.URLField(max_length=2000, verbose_name='URL')),
-                ('token', models.TextField(blank=True)),
-                ('authentication_scheme', models.CharField(blank=True, max_length=50)),
-                ('credentials', models.TextField(blank=True)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('task', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='push_configs', to='a2a_django.task')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("config_id", a2a_django.models.fields.IdentifierField(max_length=256)),
+                ("url", models.URLField(max_length=2000, verbose_name="URL")),
+                ("token", models.TextField(blank=True)),
+                ("authentication_scheme", models.CharField(blank=True, max_length=50)),
+                ("credentials", models.TextField(blank=True)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "task",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="push_configs",
+                        to="a2a_django.task",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['pk'],
-                'constraints': [models.UniqueConstraint(fields=('task', 'config_id'), name='a2a_push_config_id')],
+                "ordering": ["pk"],
+                "constraints": [models.UniqueConstraint(fields=("task", "config_id"), name="a2a_push_config_id")],
             },
         ),
         migrations.AddIndex(
-            model_name='message',
-            index=models.Index(fields=['task', 'id'], name='a2a_message_in_order'),
+            model_name="message",
+            index=models.Index(fields=["task", "id"], name="a2a_message_in_order"),
         ),
         migrations.AddConstraint(
-            model_name='event',
-            constraint=models.UniqueConstraint(fields=('task', 'sequence'), name='a2a_event_sequence'),
+            model_name="event",
+            constraint=models.UniqueConstraint(fields=("task", "sequence"), name="a2a_event_sequence"),
         ),
         migrations.AddConstraint(
-            model_name='artifact',
-            constraint=models.UniqueConstraint(fields=('task', 'artifact_id'), name='a2a_artifact_once_per_task'),
+            model_name="artifact",
+            constraint=models.UniqueConstraint(fields=("task", "artifact_id"), name="a2a_artifact_once_per_task"),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['agent', 'tenant', 'owner', 'status_timestamp', 'id'], name='a2a_task_by_caller'),
+            model_name="task",
+            index=models.Index(
+                fields=["agent", "tenant", "owner", "status_timestamp", "id"], name="a2a_task_by_caller"
+            ),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['agent', 'tenant', 'owner', 'context_id', 'status_timestamp', 'id'], name='a2a_task_by_context'),
+            model_name="task",
+            index=models.Index(
+                fields=["agent", "tenant", "owner", "context_id", "status_timestamp", "id"], name="a2a_task_by_context"
+            ),
         ),
         migrations.AddIndex(
-            model_name='task',
-            index=models.Index(fields=['status_timestamp', 'id'], name='a2a_task_by_time'),
+            model_name="task",
+            index=models.Index(fields=["status_timestamp", "id"], name="a2a_task_by_time"),
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(fields=['task', 'id'], name='a2a_turn_in_order'),
+            model_name="turn",
+            index=models.Index(fields=["task", "id"], name="a2a_turn_in_order"),
         ),
         migrations.AddIndex(
-            model_name='turn',
-            index=models.Index(fields=['state', 'id'], name='a2a_turn_by_state'),
+            model_name="turn",
+            index=models.Index(fields=["state", "id"], name="a2a_turn_by_state"),
         ),
     ]

@@ -19,4 +19,4 @@ class Artifact(models.Model):
         constraints = [models.UniqueConstraint(fields=["task", "artifact_id"], name="a2a_artifact_once_per_task")]
 
     def __str__(self) -> str:
-        return self.artifact_id
+        return str(self.artifact_id)

@@ -28,6 +28,6 @@ class Caller:
         return bool(self.user.is_authenticated)
 
     @property
-    def account(self) -> AbstractBaseUser | None:
+    def account(self) -> Any:
         """The user's row, or None for an anonymous caller."""
         return self.user if isinstance(self.user, AbstractBaseUser) else None

@@ -21,4 +21,4 @@ class Message(models.Model):
         indexes = [models.Index(fields=["task", "id"], name="a2a_message_in_order")]
 
     def __str__(self) -> str:
-        return self.message_id
+        return str(self.message_id)

@@ -22,4 +22,4 @@ class PushConfig(models.Model):
         constraints = [models.UniqueConstraint(fields=["task", "config_id"], name="a2a_push_config_id")]
 
     def __str__(self) -> str:
-        return self.config_id
+        return str(self.config_id)

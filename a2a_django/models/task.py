@@ -49,9 +49,7 @@ class Task(models.Model):
     agent = models.ForeignKey(Agent, models.PROTECT, related_name="tasks", db_index=False)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="tasks", db_index=False)
     owner = IdentifierField(max_length=191, blank=True, help_text="The scope that may see it; a user's primary key.")
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="a2a_tasks"
-    )
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="a2a_tasks")
     context_id = IdentifierField(max_length=256)
     visible = models.BooleanField(default=False, help_text="False for calls that were answered without a task.")
 
@@ -82,7 +80,7 @@ class Task(models.Model):
         ]
 
     def __str__(self) -> str:
-        return self.id
+        return str(self.id)
 
     @property
     def terminal(self) -> bool:

@@ -61,8 +61,6 @@ def _check_supported(caller: Caller) -> None:
         raise errors.PushNotificationNotSupportedError
 
 
-
-
 def _store(task: Task, config: TaskPushNotificationConfig) -> PushConfig:
     values = {
         "url": config.url,
@@ -77,9 +75,7 @@ def _store(task: Task, config: TaskPushNotificationConfig) -> PushConfig:
 
 def _text(config: PushConfig) -> str:
     """The config as its owner may read it: the credentials stay here (DESIGN 6)."""
-    shown = TaskPushNotificationConfig(
-        id=config.config_id, task_id=config.task_id, url=config.url, token=config.token
-    )
+    shown = TaskPushNotificationConfig(id=config.config_id, task_id=config.task_id, url=config.url, token=config.token)
     if config.authentication_scheme:
         shown.authentication.scheme = config.authentication_scheme
     return codec.to_text(shown)

@@ -45,13 +45,14 @@ def list_tasks(caller: Caller, request: ListTasksRequest) -> str:
     total = tasks.count()
     seal = _seal(caller, request)
     found = list(_after(tasks, request.page_token, seal).order_by("-status_timestamp", "-pk")[: size + 1])
-    token = signing.dumps([found[size - 1].status_timestamp.isoformat(), found[size - 1].pk], salt=seal) \
-        if len(found) > size else ""
+    token = (
+        signing.dumps([found[size - 1].status_timestamp.isoformat(), found[size - 1].pk], salt=seal)
+        if len(found) > size
+        else ""
+    )
     page = snapshots.snapshots(found[:size], artifacts=request.include_artifacts, history=length != 0)
     texts = ",".join(item.text(length, artifacts=request.include_artifacts) for item in page)
-    return (
-        f'{{"tasks":[{texts}],"nextPageToken":{codec.dumps(token)},"pageSize":{size},"totalSize":{total}}}'
-    )
+    return f'{{"tasks":[{texts}],"nextPageToken":{codec.dumps(token)},"pageSize":{size},"totalSize":{total}}}'
 
 
 def _page_size(request: ListTasksRequest) -> int:
@@ -90,5 +91,6 @@ def _after(tasks: TaskQuerySet, token: str, seal: str) -> TaskQuerySet:
         ) from error
     moment = parse_datetime(last[0])
     # The first condition is implied by the second; it is what databases can search the index by.
-    return tasks.filter(Q(status_timestamp__lt=moment) | Q(status_timestamp=moment, pk__lt=last[1]),
-                        status_timestamp__lte=moment)
+    return tasks.filter(
+        Q(status_timestamp__lt=moment) | Q(status_timestamp=moment, pk__lt=last[1]), status_timestamp__lte=moment
+    )

@@ -92,7 +92,7 @@ def _id_generator() -> IDGenerator:
 
 def _take(task: Task) -> None:
     """Gives an unsaved task the lease of this process: creating a turn claims it (DESIGN 4)."""
-    task.lease, task.lease_expires = leases.token(), leases.expiry()  # type: ignore[assignment]
+    task.lease, task.lease_expires = leases.token(), leases.expiry()
 
 
 def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: bool) -> Turn:
@@ -227,5 +227,3 @@ def _reveal(task: Task, accepted: Accepted, immediately: bool) -> str | None:
     except FencedError:
         pass  # it has just ended or was handed over: the next look tells
     return _look(accepted, immediately=immediately, now=Task.objects.filter(pk=task.pk, visible=True).exists())
-
-

@@ -133,7 +133,7 @@ def _news(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bo
 
 
 def _events(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    ended = Turn.objects.filter(pk=turn_id, state__in=ENDED)
+    ended = Turn.objects.filter(pk=turn_id or 0, state__in=ENDED)
     rows = Event.objects.after(task_id, after).annotate(over=Exists(ended))[:CHUNK]
     found = list(rows.values_list("sequence", "body", "state", "over"))
     if not found:

@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from a2a.types import Message, Role
 from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -21,9 +22,7 @@ Proto = TypeVar("Proto", bound=ProtoMessage)
 def parse_json(raw: bytes) -> Any:
     """The JSON value in `raw` (UTF-8); JSONParseError says what is wrong with it."""
     try:
-        value = json.loads(
-            raw.decode(), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
-        )
+        value = json.loads(raw.decode(), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError as error:
         raise errors.JSONParseError("The JSON is nested too deeply") from error
     except ValueError as error:
@@ -80,7 +79,7 @@ def _check_depth(value: Any, allowed: int) -> None:
 
 def to_proto(data: Any, kind: type[Proto]) -> Proto:
     """`data` as a `kind`; InvalidParamsError lists every field at fault, unknown fields are ignored."""
-    if violations := schema.violations(data, kind.DESCRIPTOR):
+    if violations := schema.violations(data, cast(Descriptor, kind.DESCRIPTOR)):
         raise errors.invalid_params(*violations)
     return parse(data, kind)
 
@@ -95,7 +94,7 @@ def parse(data: Any, kind: type[Proto]) -> Proto:
 
 def query_to_proto(query: Iterable[tuple[str, list[str]]], path: Mapping[str, str], kind: type[Proto]) -> Proto:
     """A `kind` from query parameters (camelCase, A2A 11.5) and what the path says."""
-    data, violations = schema.from_query(query, kind.DESCRIPTOR)
+    data, violations = schema.from_query(query, cast(Descriptor, kind.DESCRIPTOR))
     if violations:
         raise errors.invalid_params(*violations)
     return to_proto({**data, **path}, kind)

@@ -110,9 +110,7 @@ class Rendering(NamedTuple):
 TABLE: dict[type[A2AError], Rendering] = {
     TaskNotFoundError: Rendering("TASK_NOT_FOUND", 404, -32001, "NOT_FOUND"),
     TaskNotCancelableError: Rendering("TASK_NOT_CANCELABLE", 400, -32002, "FAILED_PRECONDITION"),
-    PushNotificationNotSupportedError: Rendering(
-        "PUSH_NOTIFICATION_NOT_SUPPORTED", 400, -32003, "FAILED_PRECONDITION"
-    ),
+    PushNotificationNotSupportedError: Rendering("PUSH_NOTIFICATION_NOT_SUPPORTED", 400, -32003, "FAILED_PRECONDITION"),
     UnsupportedOperationError: Rendering("UNSUPPORTED_OPERATION", 400, -32004, "FAILED_PRECONDITION"),
     ContentTypeNotSupportedError: Rendering("CONTENT_TYPE_NOT_SUPPORTED", 400, -32005, "INVALID_ARGUMENT"),
     InvalidAgentResponseError: Rendering("INVALID_AGENT_RESPONSE", 500, -32006, "INTERNAL"),

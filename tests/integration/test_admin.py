@@ -40,7 +40,12 @@ class Silent(AgentExecutor):
 
 
 @pytest.fixture(autouse=True)
-def executors(monkeypatch):
+def _quick_passwords(settings):
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def _executors(monkeypatch):
     """The only executors there are."""
     monkeypatch.setattr(registry, "_registered", {"alpha": registry.Registration(Silent)})
 
@@ -178,6 +183,12 @@ def test_staff_create_an_agent(admin_client):
     assert AgentInterface.objects.get().url == ""
 
 
+def test_a_new_agent_starts_with_the_defaults_of_the_model(admin_client):
+    form = admin_client.get(reverse("admin:a2a_django_agent_add")).context["adminform"].form
+    opened = {name: form[name].value() for name in ("default_input_modes", "default_output_modes", "version")}
+    assert opened == {"default_input_modes": "text/plain", "default_output_modes": "text/plain", "version": "1.0.0"}
+
+
 def test_an_agent_saved_as_it_was_opened_stays_as_it_was(admin_client):
     lists_of_strings = {
         "tags": ["a,b", "c"],
@@ -278,6 +289,16 @@ def test_an_executor_by_its_path_can_be_chosen(admin_client, settings):
     settings.A2A = {**settings.A2A, "EXECUTORS": ["site.agents.Beta"]}
     html = admin_client.get(reverse("admin:a2a_django_agent_add")).content.decode()
     assert re.findall(r'<option value="(\w[^"]*)"', html)[:2] == ["alpha", "site.agents.Beta"]
+
+
+def test_an_agent_links_to_its_card_while_it_is_served(admin_client):
+    agent = agent_row()
+    link = f'<a href="{reverse("a2a_django:agent-card", kwargs={"agent": "desk"})}">card</a>'
+    url = reverse("admin:a2a_django_agent_change", args=[agent.pk])
+    assert link in listing(admin_client, "agent").content.decode()
+    assert link in admin_client.get(url).content.decode()
+    Agent.objects.update(enabled=False)
+    assert link not in admin_client.get(url).content.decode()
 
 
 def test_staff_who_may_only_look_can_open_an_agent(client):

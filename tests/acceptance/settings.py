@@ -1,0 +1,15 @@
+"""The example site as the acceptance tests serve it: production-like, with scripted agents."""
+
+import json
+import os
+
+from example_project.settings import *  # noqa: F403
+from example_project.settings import A2A as SITE_A2A
+
+A2A = {
+    **SITE_A2A,
+    "EXECUTORS": ["tests.acceptance.agents.Script", "tests.acceptance.agents.Hang"],
+    "LOOK_SECONDS": 5,  # so long that a test fails where rings get lost
+    **json.loads(os.environ.get("ACCEPTANCE_A2A", "{}")),
+}
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,179 @@
+"""Whole sites: a database, web processes, and what else a configuration needs."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+
+from tests.acceptance import processes
+from tests.acceptance.databases import Database, Postgres, Sqlite
+from tests.acceptance.processes import CHECKOUT, Process, Redis, python, until
+
+HEADERS = {"A2A-Version": "1.0"}
+
+
+class Site:
+    """One database and the processes that serve it."""
+
+    def __init__(self, folder: Path, database: Database, **environment: str) -> None:
+        self.folder, self.database = folder, database
+        self.gates = folder / f"gates-{uuid4()}"
+        self.gates.mkdir()
+        self.web: list[Web] = []
+        self.workers: list[Process] = []
+        self.stack = ExitStack()
+        self._environment = {
+            "DJANGO_SETTINGS_MODULE": "tests.acceptance.settings",
+            "PYTHONPATH": str(CHECKOUT),
+            "PYTHONUNBUFFERED": "1",
+            "DEBUG": "False",
+            "SECRET_KEY": "for the acceptance tests",
+            "ALLOWED_HOSTS": "127.0.0.1",
+            "DATABASE_URL": database.url,
+            "REDIS_URL": "",
+            "CELERY_BROKER_URL": "",
+            "A2A_BASE_URL": "",
+            "ACCEPTANCE_GATES": str(self.gates),
+        } | environment
+
+    # --- processes
+
+    def environment(self, name: str, **a2a: Any) -> dict[str, str]:
+        """What a process of this site called `name` is told; `a2a` are settings that it has besides."""
+        told = json.loads(self._environment.get("ACCEPTANCE_A2A", "{}")) | a2a
+        return self._environment | {"PGAPPNAME": name, "ACCEPTANCE_A2A": json.dumps(told)}
+
+    def prepare(self) -> "Site":
+        """Migrates the database and makes agents and users."""
+        done = subprocess.run(
+            python("-m", "tests.acceptance.seed"),
+            cwd=CHECKOUT,
+            env={"PATH": os.environ["PATH"]} | self.environment("seed"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self
+
+    def serve(self, server: str = "daphne", **a2a: Any) -> "Web":
+        """One more web process: daphne, uvicorn or gunicorn."""
+        port, name = processes.free_port(), f"{server}-{len(self.web) + 1}"
+        web = Web(name, SERVERS[server](port), self.folder / f"{name}.log", self.environment(name, **a2a))
+        web.port = port
+        web.start(lambda _: processes.answers(port))
+        self.stack.callback(web.stop)
+        self.web.append(web)
+        return web
+
+    def work(self, *, threads: int = 100, variables: dict[str, str] | None = None, **a2a: Any) -> Process:
+        """One more Celery worker, as the README starts it."""
+        name = f"worker-{len(self.workers) + 1}"
+        command = ["-m", "celery", "-A", "example_project", "worker", "-P", "threads", "-c", str(threads), "-l", "INFO"]
+        environment = self.environment(name, **a2a) | (variables or {})
+        worker = Process(name, python(*command, "-n", f"{name}@%h"), self.folder / f"{name}.log", environment)
+        worker.start(lambda process: process.said(r"@\S+ ready\."))
+        self.stack.callback(worker.stop)
+        self.workers.append(worker)
+        return worker
+
+    # --- what it knows
+
+    @property
+    def url(self) -> str:
+        """Of its first web process."""
+        return self.web[0].url
+
+    def tasks(self) -> list[str]:
+        """The ids of all tasks, hidden ones too."""
+        return [task for (task,) in self.database.rows("SELECT id FROM a2a_django_task ORDER BY created_at")]
+
+    def turns(self, task: str) -> list[str]:
+        """The states of a task's turns."""
+        found = self.database.rows("SELECT state FROM a2a_django_turn WHERE task_id = ? ORDER BY id", task)
+        return [state for (state,) in found]
+
+    def last_sequence(self, task: str) -> int:
+        """The number of a task's newest event."""
+        return self.database.rows("SELECT last_sequence FROM a2a_django_task WHERE id = ?", task)[0][0]
+
+    def get_task(self, task: str) -> tuple[int, Any]:
+        """Status and body of a GetTask by its owner."""
+        agent, owner = self.database.rows(
+            "SELECT a.slug, t.owner FROM a2a_django_task t JOIN a2a_django_agent a ON a.id = t.agent_id WHERE t.id = ?",
+            task,
+        )[0]
+        auth = None
+        if owner:
+            auth = (self.database.rows("SELECT username FROM auth_user WHERE id = ?", int(owner))[0][0], "secret")
+        url = f"{self.url}/a2a/{agent}/tasks/{task}"
+        response = httpx.get(url, headers=HEADERS, auth=auth, timeout=20)
+        return response.status_code, response.json()
+
+    # --- gates
+
+    def open(self, name: str) -> None:
+        """Lets the executors go on that wait at a gate."""
+        (self.gates / name).touch()
+
+    def waiting(self, name: str) -> int:
+        """How many executors have come to a gate."""
+        return len(list(self.gates.glob(f"{name}.waiting-*")))
+
+    def close_gates(self) -> None:
+        """For the next scenario."""
+        for file in self.gates.iterdir():
+            file.unlink()
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """Name and text of each process' output."""
+        for file in sorted(self.folder.glob("*.log")):
+            yield file.name, file.read_text(errors="replace")
+
+
+class Web(Process):
+    """A web process."""
+
+    port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+SERVERS = {
+    "daphne": lambda port: python("-m", "daphne", "-p", str(port), "example_project.asgi:application"),
+    "uvicorn": lambda port: python(
+        "-m", "uvicorn", "--port", str(port), "--timeout-graceful-shutdown", "3", "example_project.asgi:application"
+    ),
+    "gunicorn": lambda port: python(
+        "-m", "gunicorn", "-b", f"127.0.0.1:{port}", "--threads", "16", "example_project.wsgi:application"
+    ),
+}
+
+
+@contextmanager
+def embedded(folder: Path, **a2a: Any) -> Iterator[Site]:
+    """SQLite, executors in the web process; none is started yet."""
+    site = Site(folder, Sqlite(folder / "site.sqlite3"), ACCEPTANCE_A2A=json.dumps(a2a)).prepare()
+    with site.stack:
+        yield site
+
+
+@contextmanager
+def full(folder: Path, database: Postgres, broker: Redis, layer: Redis | None, **a2a: Any) -> Iterator[Site]:
+    """PostgreSQL, Redis, Celery; neither a web process nor a worker is started yet."""
+    variables = {"CELERY_BROKER_URL": broker.url, "REDIS_URL": layer.url if layer else ""}
+    site = Site(folder, database, ACCEPTANCE_A2A=json.dumps(a2a), **variables)
+    with site.stack:
+        yield site
+
+
+__all__ = ["Process", "Redis", "Site", "Web", "embedded", "full", "until"]

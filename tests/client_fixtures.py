@@ -1,0 +1,62 @@
+"""`client`: one client for each binding; every test of an operation is written once over it."""
+
+import pytest
+from django.conf import settings as site_settings
+
+from tests import clients, executors
+
+__all__ = ["a2a", "binding", "client", "gate", "make_client", "server", "site"]
+
+
+@pytest.fixture
+def a2a(settings):
+    """a2a(NAME=value): sets settings of the A2A dict for this test."""
+
+    def put(**values):
+        settings.A2A = {**site_settings.A2A, **values}
+
+    return put
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The one web server of all tests."""
+    return clients.Server()
+
+
+@pytest.fixture
+def site(server, transactional_db):
+    """The site as its asgi.py makes it."""
+    yield clients.Site(server)
+    executors.open_all_gates()
+    server.settle()
+
+
+@pytest.fixture(params=sorted(clients.CLIENTS))
+def binding(request):
+    """The name of a binding."""
+    return request.param
+
+
+@pytest.fixture
+def make_client(site, binding, make_agent, a2a):
+    """make_client(executor="Script", **agent): a client of a new agent. Clients are whom `as_` says."""
+    a2a(AUTHENTICATION_CLASSES=["tests.clients.BearerName"])
+
+    def make(executor="Script", **agent):
+        made = make_agent(executor=f"tests.executors.{executor}", **agent)
+        return clients.CLIENTS[binding](site, made.slug)
+
+    return make
+
+
+@pytest.fixture
+def client(make_client):
+    """An anonymous client of an agent that does what it is told (executors.Script)."""
+    return make_client()
+
+
+@pytest.fixture
+def gate():
+    """gate("name"): where executors stop until the test opens it."""
+    return executors.gate
