@@ -7,9 +7,9 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
-from django.utils import timezone
 
-from a2a_django import doorbell, snapshots
+from a2a_django import doorbell, entries, snapshots
+from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Message, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import TurnState
@@ -22,26 +22,6 @@ FOLD_AT_ONCE = 200
 
 class FencedError(Exception):
     """The writer has lost the task: its lease was taken, or another wrote a terminal state."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One event to append: its kind, its ProtoJSON data, complete with ids and times, and its text as sent."""
-
-    kind: Kind
-    data: dict[str, Any]
-    text: str
-
-    @property
-    def status(self) -> dict[str, Any] | None:
-        """The TaskStatus it sets, if any."""
-        status: dict[str, Any] | None = self.data["status"] if self.kind in (Kind.TASK, Kind.STATUS) else None
-        return status
-
-
-def entry(kind: Kind, data: dict[str, Any]) -> Entry:
-    """An Entry for `data`, which may change afterwards; ValueError for what JSON can't hold."""
-    return Entry(kind, data, f'{{"{kind.value}":{codec.dumps(data)}}}')
 
 
 @dataclass
@@ -117,21 +97,21 @@ class _Batch:
         return before + [item for item in self.entries if item[1].kind in (Kind.TASK, Kind.ARTIFACT)]
 
 
-def append(writer: Writer, entries: Sequence[Entry], *, end: End | None = None, release: bool = False) -> None:
-    """Appends `entries` in one transaction and moves `writer` on.
+def append(writer: Writer, said: Sequence[Entry], *, end: End | None = None, release: bool = False) -> None:
+    """Appends `said` in one transaction and moves `writer` on.
 
     `end` ends a turn in the same transaction; `end` and `release` give the lease up. FencedError when the task
     isn't the writer's any more; nothing was written then.
     """
     while True:
-        batch = _plan(writer, entries, end)
+        batch = _plan(writer, said, end)
         release = release or end is not None
         if not (batch.events or batch.messages or release) or _commit(batch, end, release):
             break
         task = Task.objects.filter(pk=writer.task_id).first()
         if task is not None and _stand_in_log(batch.events):
             break  # the commit succeeded, only its answer was lost
-        if task is None or task.lease != writer.lease or (task.terminal and entries):
+        if task is None or task.lease != writer.lease or (task.terminal and said):
             raise FencedError
         writer.stand_at(task)
     _move(writer, batch)
@@ -195,31 +175,33 @@ def _stand_in_log(events: Sequence[Event]) -> bool:
 # --- what entries do to the rows
 
 
-def _plan(writer: Writer, entries: Iterable[Entry], end: End | None) -> _Batch:
+def _plan(writer: Writer, said: Iterable[Entry], end: End | None) -> _Batch:
     batch = _Batch(writer, writer.visible, writer.metadata)
     if end and end.answer and not writer.visible:
         batch.changes["state"] = TaskState.FAILED
         return batch
-    for entry in entries:
+    for entry in said:
         _say(batch, entry)
     return batch
 
 
 def _say(batch: _Batch, entry: Entry) -> None:
+    writer = batch.writer
     if entry.kind == Kind.MESSAGE:
         _answer(batch, entry)
     elif entry.kind == Kind.TASK and batch.visible:
         _add_messages(batch, entry.data.get("history", ()))
     else:
         if not batch.visible and entry.kind != Kind.TASK:
-            _show(batch, opening_task(batch.writer))
+            _show(batch, entries.submitted(writer.task_id, writer.context_id, writer.opening))
         _show(batch, entry)
 
 
 def _answer(batch: _Batch, entry: Entry) -> None:
     """A Message settles a hidden task; one that a waiting call has made visible is completed by it."""
+    writer = batch.writer
     if batch.visible:
-        _show(batch, status_entry(batch.writer, TaskState.COMPLETED, message=entry.data))
+        _show(batch, entries.status(writer.task_id, writer.context_id, TaskState.COMPLETED, entry.data))
     else:
         batch.changes["state"] = TaskState.COMPLETED
         _event(batch, entry)
@@ -238,10 +220,8 @@ def _show(batch: _Batch, entry: Entry) -> None:
 
 
 def _event(batch: _Batch, entry: Entry) -> int:
-    sequence = batch.sequence + 1
-    state = entry.status["state"] if entry.status else ""
-    task_id = batch.writer.task_id
-    batch.events.append(Event(task_id=task_id, sequence=sequence, kind=entry.kind, state=state, body=entry.text))
+    sequence, task_id = batch.sequence + 1, batch.writer.task_id
+    batch.events.append(Event(task_id=task_id, sequence=sequence, kind=entry.kind, state=entry.state, body=entry.text))
     batch.entries.append((sequence, entry))
     return sequence
 
@@ -274,26 +254,6 @@ def message_row(task_id: str, message: dict[str, Any], sequence: int = 0) -> Mes
         body=codec.dumps(message),
         event_sequence=sequence,
     )
-
-
-# --- entries that the server itself says
-
-
-def status_entry(writer: Writer, state: TaskState, *, message: dict[str, Any] | None = None) -> Entry:
-    """A status update of now."""
-    status: dict[str, Any] = {"state": state.value, "timestamp": codec.timestamp(timezone.now())}
-    if message is not None:
-        status["message"] = message
-    return entry(Kind.STATUS, {"taskId": writer.task_id, "contextId": writer.context_id, "status": status})
-
-
-def opening_task(writer: Writer) -> Entry:
-    """The Task, SUBMITTED, for an executor that begins with a status or an artifact, or not yet."""
-    status = {"state": TaskState.SUBMITTED.value, "timestamp": codec.timestamp(timezone.now())}
-    data: dict[str, Any] = {"id": writer.task_id, "contextId": writer.context_id, "status": status}
-    if writer.opening:
-        data["history"] = [codec.loads(writer.opening)]
-    return entry(Kind.TASK, data)
 
 
 # --- folding

@@ -18,8 +18,8 @@ app_name = "a2a_django"
 PREFIX = a2a_settings.PATH.strip("/")
 AGENT = rf"^{PREFIX}/(?P<agent>[-\w]+)"
 IN_TENANT = r"(?:/(?P<tenant>[-\w]+))?"
-TASK = r"tasks/(?P<id>[^/:]+)"
-CONFIG = r"/(?P<config_id>[^/]+)"
+TASK = r"tasks/(?P<task_id>[^/:\0]+)"
+CONFIG = r"/(?P<config_id>[^/\0]+)"
 
 
 def _path(route: str, view: type[A2AView], name: str | None = None) -> URLPattern:

@@ -604,3 +604,41 @@ def _in_query(value):
 
 
 CLIENTS = {"rest": Rest, "jsonrpc": JsonRpc}
+
+
+def state(task):
+    """`COMPLETED` and so on."""
+    return task["status"]["state"].removeprefix("TASK_STATE_")
+
+
+def words(task):
+    """The texts of a task's history, in order."""
+    return [part["text"] for said in task.get("history", ()) for part in said["parts"]]
+
+
+def artifact(task):
+    """The text of the one artifact of a task."""
+    (found,) = task["artifacts"]
+    return "".join(part["text"] for part in found["parts"])
+
+
+def kinds(events):
+    """What a stream's events are: `task`, the state of a status update, `artifactUpdate`, `message`."""
+    return [state(data["statusUpdate"]) if kind == "statusUpdate" else kind for data in events for kind in data]
+
+
+def folded(events):
+    """The Task that a stream's reader has in the end: the first event with all later ones worked in (A2A 4.2.2)."""
+    task = json.loads(json.dumps(events[0]["task"]))
+    artifacts = {item["artifactId"]: item for item in task.get("artifacts", ())}
+    for data in events[1:]:
+        if "statusUpdate" in data:
+            task["status"] = data["statusUpdate"]["status"]
+            continue
+        update = data["artifactUpdate"]
+        chunk = update["artifact"]
+        if update.get("append"):
+            artifacts[chunk["artifactId"]]["parts"] += chunk["parts"]
+        else:
+            artifacts[chunk["artifactId"]] = json.loads(json.dumps(chunk))
+    return task | ({"artifacts": list(artifacts.values())} if artifacts else {})

@@ -15,10 +15,10 @@ async def close(context: ThreadSensitiveContext) -> None:
         await asyncio.get_running_loop().run_in_executor(executor, connections.close_all)
 
 
-async def rest(context: ThreadSensitiveContext) -> None:
-    """Closes the connections of the turn's thread that were not used since the last call."""
+def rest(context: ThreadSensitiveContext) -> None:
+    """Has the connections of the turn's thread closed that were not used since the last call, when it is free."""
     if executor := _thread(context):
-        await asyncio.get_running_loop().run_in_executor(executor, _close_unused)
+        executor.submit(_close_unused)
 
 
 def _thread(context: ThreadSensitiveContext) -> Executor | None:

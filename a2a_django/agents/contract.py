@@ -5,8 +5,8 @@ from typing import Any
 from a2a.types import Message, Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
 from django.utils import timezone
 
-from a2a_django import event_log
-from a2a_django.event_log import Entry
+from a2a_django import entries
+from a2a_django.entries import Entry
 from a2a_django.models.event import Kind
 from a2a_django.protocol import codec, errors, schema
 from a2a_django.protocol.states import TERMINAL
@@ -111,7 +111,7 @@ class Contract:
             data = codec.to_data(message)
             if violations := schema.violations(data, message.DESCRIPTOR):
                 raise ValueError("; ".join(f"{field} {what}" for field, what in violations))
-            return event_log.entry(kind, data)
+            return entries.entry(kind, data)
         except ValueError as error:
             raise breach(str(error)) from error
 

@@ -36,7 +36,7 @@ class Held:
         self.lost = self.cancel_requested = False
         self.renewed = 0
         self._noted = 0
-        self._ear: doorbell.Ear | None = None
+        self._ear: doorbell.Ear
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -49,7 +49,6 @@ class Held:
 
     async def news(self) -> None:
         """Returns after a renewal, or when a canceller has rung and the task's row was looked at."""
-        assert self._ear is not None
         await self._ear.wait(None)
         if self._noted == self.renewed:
             self._see(await database.log.run(_standing, self.task_id))
@@ -59,8 +58,7 @@ class Held:
         """Takes note of what a renewal found; from the keeper's thread."""
         self._see(standing)
         self.renewed += 1
-        if self._ear is not None:
-            self._ear.ring()
+        self._ear.ring()
 
     def _see(self, standing: tuple[str, str] | None) -> None:
         """Takes note of the (lease, cancel) in the task's row, None where the lease isn't ours."""

@@ -11,13 +11,14 @@ from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, event_log, snapshots
+from a2a_django import accidents, database, doorbell, entries, event_log, snapshots
 from a2a_django.agents import claims, connections, registry
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
 from a2a_django.agents.speech import Speech
-from a2a_django.event_log import End, Entry, FencedError
+from a2a_django.entries import Entry
+from a2a_django.event_log import End, FencedError
 from a2a_django.models import Task
 from a2a_django.models.task import Cancel
 from a2a_django.protocol import errors
@@ -54,7 +55,7 @@ class _Run:
         self.wake = asyncio.Event()
         self.speech = Speech(self.contract, self.wake.set)
         self.held = Held(self.writer.task_id, self.writer.lease)
-        self.executing: asyncio.Task[None] | None = None
+        self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
         self.rested = 0
@@ -67,6 +68,9 @@ class _Run:
                 await self._pump()
             except FencedError:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
+            except Exception as error:
+                log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
+                await self._append(*self._failing(error, []))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
@@ -88,25 +92,24 @@ class _Run:
     # --- the pump: what was said goes to the log, in as few commits as come about
 
     async def _pump(self) -> None:
-        assert self.executing is not None
         while True:
             await self.wake.wait()
             self.wake.clear()
             await self._heed()
             over = self.executing.done() and (self.canceling is None or self.canceling.done())
-            entries = self.speech.take()
+            said = self.speech.take()
             if over:
-                return await self._append(*self._ending(entries))
-            if entries:
-                await self._append(entries, None)
+                return await self._append(*self._ending(said))
+            if said:
+                await self._append(said, None)
 
-    async def _append(self, entries: list[Entry], end: End | None) -> None:
+    async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts."""
         async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
             pause = 0.05
             while True:
                 try:
-                    return await database.log.run(event_log.append, self.writer, entries, end=end)
+                    return await database.log.run(event_log.append, self.writer, said, end=end)
                 except (OperationalError, InterfaceError) as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     await asyncio.sleep(pause)
@@ -120,7 +123,7 @@ class _Run:
             self.canceling = self._start(self._cancel())
         if self.held.renewed != self.rested:
             self.rested = self.held.renewed
-            await connections.rest(self.thread)
+            connections.rest(self.thread)
 
     # --- cancelling
 
@@ -136,7 +139,6 @@ class _Run:
             return
         except Exception as error:
             log.warning("cancel() of executor “%s” failed: %s", self.claim.executor, accidents.place(error))
-        assert self.executing is not None
         self.canceled = True
         self.executing.cancel()
         await asyncio.wait({self.executing}, timeout=a2a_settings.CANCEL_TIMEOUT)
@@ -170,26 +172,27 @@ class _Run:
 
     # --- the end
 
-    def _ending(self, entries: list[Entry]) -> tuple[list[Entry], End]:
+    def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends."""
         turn_id, error = self.claim.turn_id, self._failure()
-        ended = self.writer.terminal or any(entry.status and entry.status["state"] in TERMINAL for entry in entries)
+        ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
         if self.canceled:
-            closing = [] if ended else [event_log.status_entry(self.writer, TaskState.CANCELED)]
-            return entries + closing, End(turn_id)
+            return said + ([] if ended else [self._status(TaskState.CANCELED)]), End(turn_id)
         if error is None:
-            return entries + self.speech.answer(), End(turn_id)
-        report = accidents.report(error)
+            return said + self.speech.answer(), End(turn_id)
         if ended:
-            return entries, End(turn_id, failed=True, error=report)
-        spoken = self.writer.visible or entries
+            return said, End(turn_id, failed=True, error=accidents.report(error))
+        return self._failing(error, said)
+
+    def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
+        """The last entries and how the turn ends when it has failed and the task goes with it."""
         public = error if isinstance(error, errors.A2AError) else errors.InternalError()
-        answer = None if spoken else errors.store(public)
-        return [*entries, self._failed(public)], End(turn_id, failed=True, error=report, answer=answer)
+        answer = None if self.writer.visible or said else errors.store(public)
+        end = End(self.claim.turn_id, failed=True, error=accidents.report(error), answer=answer)
+        return ([] if self.writer.terminal else [*said, self._failed(public)]), end
 
     def _failure(self) -> BaseException | None:
         """Why the turn failed, None if it didn't."""
-        assert self.executing is not None
         error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
         if self.canceled:
             return None
@@ -212,7 +215,10 @@ class _Run:
             "role": "ROLE_AGENT",
             "parts": [{"text": text}],
         }
-        return event_log.status_entry(self.writer, TaskState.FAILED, message=message)
+        return self._status(TaskState.FAILED, message)
+
+    def _status(self, state: TaskState, message: dict[str, Any] | None = None) -> Entry:
+        return entries.status(self.writer.task_id, self.writer.context_id, state, message)
 
     async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
         """Cancels what still runs; an executor that clings on is left behind, unheard."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from a2a.server.events import EventQueue
 
 from a2a_django.agents.contract import Contract, Said
-from a2a_django.event_log import Entry
+from a2a_django.entries import Entry
 from a2a_django.models.event import Kind
 from a2a_django.protocol import errors
 

@@ -91,25 +91,25 @@ class Tasks(RestView):
 class Task(RestView):
     """`GET tasks/{id}`"""
 
-    def answer_get(self, id: str) -> Outcome:
-        return operations.get_task(self.caller, self.from_query(GetTaskRequest, id=id))
+    def answer_get(self, task_id: str) -> Outcome:
+        return operations.get_task(self.caller, self.from_query(GetTaskRequest, id=task_id))
 
 
 class CancelTask(RestView):
     """`POST tasks/{id}:cancel`"""
 
-    def answer_post(self, id: str) -> Outcome:
-        return operations.cancel_task(self.caller, self.from_body(CancelTaskRequest, id=id), self.ear)
+    def answer_post(self, task_id: str) -> Outcome:
+        return operations.cancel_task(self.caller, self.from_body(CancelTaskRequest, id=task_id), self.ear)
 
 
 class SubscribeToTask(RestView):
     """`GET` and `POST tasks/{id}:subscribe`"""
 
-    def answer_post(self, id: str) -> Outcome:
-        return self._subscribe(self.from_body(SubscribeToTaskRequest, id=id))
+    def answer_post(self, task_id: str) -> Outcome:
+        return self._subscribe(self.from_body(SubscribeToTaskRequest, id=task_id))
 
-    def answer_get(self, id: str) -> Outcome:
-        return self._subscribe(self.from_query(SubscribeToTaskRequest, id=id))
+    def answer_get(self, task_id: str) -> Outcome:
+        return self._subscribe(self.from_query(SubscribeToTaskRequest, id=task_id))
 
     def _subscribe(self, request: SubscribeToTaskRequest) -> Outcome:
         self.check_can_stream()
@@ -120,23 +120,23 @@ class SubscribeToTask(RestView):
 class PushConfigs(RestView):
     """`GET` and `POST tasks/{id}/pushNotificationConfigs`"""
 
-    def answer_post(self, id: str) -> Outcome:
-        return operations.create_push_config(self.caller, self.from_body(TaskPushNotificationConfig, taskId=id))
+    def answer_post(self, task_id: str) -> Outcome:
+        return operations.create_push_config(self.caller, self.from_body(TaskPushNotificationConfig, taskId=task_id))
 
-    def answer_get(self, id: str) -> Outcome:
-        request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=id)
+    def answer_get(self, task_id: str) -> Outcome:
+        request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=task_id)
         return operations.list_push_configs(self.caller, request)
 
 
 class PushConfig(RestView):
     """`GET` and `DELETE tasks/{id}/pushNotificationConfigs/{configId}`"""
 
-    def answer_get(self, id: str, config_id: str) -> Outcome:
-        request = self.from_query(GetTaskPushNotificationConfigRequest, taskId=id, id=config_id)
+    def answer_get(self, task_id: str, config_id: str) -> Outcome:
+        request = self.from_query(GetTaskPushNotificationConfigRequest, taskId=task_id, id=config_id)
         return operations.get_push_config(self.caller, request)
 
-    def answer_delete(self, id: str, config_id: str) -> Outcome:
-        request = self.from_query(DeleteTaskPushNotificationConfigRequest, taskId=id, id=config_id)
+    def answer_delete(self, task_id: str, config_id: str) -> Outcome:
+        request = self.from_query(DeleteTaskPushNotificationConfigRequest, taskId=task_id, id=config_id)
         return operations.delete_push_config(self.caller, request)
 
 

@@ -33,7 +33,7 @@ class Agent(models.Model):
     """An agent that clients can call: its card, and the executor that does the work."""
 
     slug = models.SlugField(
-        max_length=64, unique=True, validators=[not_reserved], help_text="Its place: /a2a/<slug>. Clients keep it."
+        max_length=64, unique=True, validators=[not_reserved], help_text="Its place, below /a2a/. Clients keep it."
     )
     enabled = models.BooleanField(default=True, help_text="An agent that is off is not found by anyone.")
     is_default = models.BooleanField(

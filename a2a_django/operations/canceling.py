@@ -6,7 +6,7 @@ from functools import partial
 
 from a2a.types import CancelTaskRequest
 
-from a2a_django import database, doorbell, event_log, snapshots
+from a2a_django import database, doorbell, entries, event_log, snapshots
 from a2a_django.agents import dispatch
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
@@ -46,7 +46,7 @@ def _end(task: Task) -> bool:
     """Ends the task as it stands, without its executor; False if another was first."""
     writer = event_log.writer(task)
     try:
-        event_log.append(writer, [event_log.status_entry(writer, TaskState.CANCELED)], release=True)
+        event_log.append(writer, [entries.status(task.pk, task.context_id, TaskState.CANCELED)], release=True)
     except FencedError:
         return False
     dispatch.next_turn(task.pk)

@@ -1,5 +1,6 @@
 """The four push notification config operations, and the config inside a send (A2A 3.1.7 to 3.1.10)."""
 
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from a2a.types import (
@@ -18,6 +19,7 @@ from a2a_django.protocol import codec, errors
 def create_push_config(caller: Caller, request: TaskPushNotificationConfig) -> str:
     """The stored config as JSON, without credentials; an id given again replaces."""
     _check_supported(caller)
+    _check_url(request)
     return _text(_store(visible_task(caller, request.task_id), request))
 
 
@@ -48,6 +50,7 @@ def check_inline(caller: Caller, request: SendMessageRequest) -> None:
     """Refuses a send whose push config could never be served."""
     if request.configuration.HasField("task_push_notification_config"):
         _check_supported(caller)
+        _check_url(request.configuration.task_push_notification_config)
 
 
 def store_inline(task: Task, request: SendMessageRequest) -> None:
@@ -59,6 +62,17 @@ def store_inline(task: Task, request: SendMessageRequest) -> None:
 def _check_supported(caller: Caller) -> None:
     if not caller.agent.push_notifications:
         raise errors.PushNotificationNotSupportedError
+
+
+def _check_url(config: TaskPushNotificationConfig) -> None:
+    """Where it points to is checked when it is used; here it must be a web address."""
+    try:
+        parts = urlsplit(config.url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise errors.invalid_params(("url", "must be an absolute http or https URL"))
 
 
 def _store(task: Task, config: TaskPushNotificationConfig) -> PushConfig:

@@ -1,6 +1,7 @@
 """SendMessage: takes a message in, hands the turn on, waits for what comes of it (A2A 3.1.1)."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, F
 from django.utils import timezone
 
-from a2a_django import database, event_log, snapshots
+from a2a_django import database, entries, event_log, snapshots
 from a2a_django.agents import claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
@@ -222,8 +223,6 @@ def _tells(turn: Turn, task: Task, immediately: bool) -> bool:
 
 def _reveal(task: Task, accepted: Accepted, immediately: bool) -> str | None:
     writer = event_log.writer(task)
-    try:
-        event_log.append(writer, [event_log.opening_task(writer)])
-    except FencedError:
-        pass  # it has just ended or was handed over: the next look tells
+    with contextlib.suppress(FencedError):  # it has just ended or was handed over: the next look tells
+        event_log.append(writer, [entries.submitted(task.pk, task.context_id, writer.opening)])
     return _look(accepted, immediately=immediately, now=Task.objects.filter(pk=task.pk, visible=True).exists())

@@ -48,15 +48,14 @@ class Stream:
             yield [(self.after, self.opening)]
         found, over = self.begun if any(self.begun) else await self._look()
         loop = asyncio.get_running_loop()
-        limit = a2a_settings.STREAM_MAX_SECONDS
-        ends = None if limit is None else loop.time() + limit
+        ends = loop.time() + (a2a_settings.STREAM_MAX_SECONDS or float("inf"))
         while True:
             if found:
                 yield found
-            if over or (ends is not None and loop.time() > ends):
+            if over or loop.time() >= ends:
                 return
             full = len(found) == CHUNK
-            if not full and not await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS):
+            if not full and not await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
                 yield ()
             found, over = await self._look()
 

@@ -47,8 +47,8 @@ __all__ = [
     "invalid_params",
     "jsonrpc_error",
     "rendering",
-    "restore",
     "rest_body",
+    "restore",
     "store",
 ]
 

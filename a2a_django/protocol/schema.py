@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
@@ -13,7 +13,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 Violation = tuple[str, str]  # (camelCase path of the field, what is wrong)
 
-_MAX_LENGTH = {"contextId": 256, "messageId": 256}  # DESIGN 6; the columns that hold them
+_MAX_LENGTH = {  # by the end of the field's full name: DESIGN 6, and the columns that hold them
+    "context_id": 256,
+    "message_id": 256,
+    "artifact_id": 256,
+    "TaskPushNotificationConfig.id": 256,
+    "TaskPushNotificationConfig.url": 2000,
+    "AuthenticationInfo.scheme": 50,
+}
 _INTEGER = re.compile(r"-?\d{1,12}")
 
 
@@ -70,8 +77,9 @@ def _value(field: Field, value: Any, where: str) -> Iterator[Violation]:
             yield where, "must be an object"
         return
     if not field.repeated:
-        yield from field.check(value, where)
-        if field.required and value == "":
+        wrong = list(field.check(value, where))
+        yield from wrong
+        if field.required and value == "" and not wrong:
             yield where, "must not be empty"
         return
     if not isinstance(value, list):
@@ -114,8 +122,9 @@ def _checker(proto: FieldDescriptor) -> Callable[[Any, str], Iterator[Violation]
         return lambda value, where: _object(value, message, where)
     if enum is not None:
         return lambda value, where: _enum(value, enum, where)
-    if proto.json_name in _MAX_LENGTH:
-        return lambda value, where: _short(value, where, _MAX_LENGTH[proto.json_name])
+    for name, length in _MAX_LENGTH.items():
+        if proto.full_name.endswith(f".{name}"):
+            return partial(_short, length=length)
     return _SCALARS[proto.type]
 
 
@@ -129,13 +138,15 @@ def _enum(value: Any, enum: EnumDescriptor, where: str) -> Iterator[Violation]:
 def _string(value: Any, where: str) -> Iterator[Violation]:
     if not isinstance(value, str):
         yield where, "must be a string"
+    elif "\0" in value:  # from a path; in JSON it is refused before
+        yield where, "must not have a NUL character"
 
 
 def _short(value: Any, where: str, length: int) -> Iterator[Violation]:
     if not isinstance(value, str):
         yield where, "must be a string"
-    elif len(value) > length:
-        yield where, f"must have at most {length} characters"
+    elif len(value) > length or "\0" in value:
+        yield where, f"must have at most {length} characters, and no NUL among them"
 
 
 def _boolean(value: Any, where: str) -> Iterator[Violation]:
@@ -197,7 +208,7 @@ def from_query(
     wrong: list[Violation] = []
     for name, values in query:
         proto = fields.get(name)
-        if proto is None or proto.message_type is not None and proto.message_type.full_name not in _WELL_KNOWN:
+        if proto is None or (proto.message_type is not None and proto.message_type.full_name not in _WELL_KNOWN):
             continue
         if len(values) > 1:
             wrong.append((name, "is given more than once"))
@@ -205,8 +216,6 @@ def from_query(
             if values[0] not in ("true", "false"):
                 wrong.append((name, "must be true or false"))
             data[name] = values[0] == "true"
-        elif "\0" in values[0]:
-            wrong.append((name, "must not have a NUL character"))
         elif values[0] or proto.type != FieldDescriptor.TYPE_STRING:
             data[name] = values[0]
     return data, wrong

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from a2a.helpers import new_task, new_text_part
+from a2a.helpers import new_task, new_text_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Role, TaskState
-from a2a.helpers import new_text_message
 
 from example_project.support.models import Ticket
 
@@ -90,9 +89,9 @@ class _Run:
         """One Message, no task."""
         await self.queue.enqueue_event(new_text_message(words, role=Role.ROLE_AGENT))
 
-    async def do_raise(self, words: str) -> None:
-        """An exception of the executor's own."""
-        raise RuntimeError(words)
+    async def do_raise(self, _: str) -> None:
+        """An exception whose text no client may see."""
+        raise RuntimeError("password=hunter2")
 
     async def do_complete(self, _: str) -> None:
         """COMPLETED."""

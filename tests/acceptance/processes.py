@@ -89,7 +89,7 @@ class Process:
     def alive(self) -> bool:
         return self._popen is not None and self._popen.poll() is None
 
-    def signal(self, number: int) -> None:
+    def kill(self, number: int) -> None:
         """Sends a signal to the process alone."""
         os.kill(self.pid, number)
 
@@ -103,7 +103,7 @@ class Process:
         if self._popen is None:
             return
         if self.alive:
-            self.signal(number)
+            self.kill(number)
             try:
                 self.wait(seconds)
             except subprocess.TimeoutExpired:

@@ -88,8 +88,9 @@ class Site:
 
     @property
     def url(self) -> str:
-        """Of its first web process."""
-        return self.web[0].url
+        """Of a web process that runs."""
+        running = [web for web in self.web if web.alive]
+        return (running[0] if running else self.serve()).url
 
     def tasks(self) -> list[str]:
         """The ids of all tasks, hidden ones too."""

@@ -1,0 +1,152 @@
+"""Clients: the a2a-sdk's own, and one that shows the raw stream."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import httpx
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, TaskState
+
+from tests.acceptance.sites import HEADERS, Web
+
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+TIMEOUT = 20.0
+
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+WORKING = TaskState.TASK_STATE_WORKING
+INPUT_REQUIRED = TaskState.TASK_STATE_INPUT_REQUIRED
+CANCELED = TaskState.TASK_STATE_CANCELED
+FAILED = TaskState.TASK_STATE_FAILED
+
+
+@asynccontextmanager
+async def connect(
+    web: Web, agent: str = "script", binding: str = "JSONRPC", *, user: str = "", **config: Any
+) -> AsyncIterator[Client]:
+    """The a2a-sdk's client, made from the card that the site serves."""
+    auth = (user, "secret") if user else None
+    async with httpx.AsyncClient(timeout=TIMEOUT, auth=auth, headers=HEADERS) as http:
+        made = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding], **config)
+        yield await ClientFactory(made).create_from_url(f"{web.url}/a2a/{agent}")
+
+
+def request(text: str, *, task: str = "", context: str = "", **configuration: Any) -> SendMessageRequest:
+    """A SendMessage of one text."""
+    message = Message(
+        message_id=str(uuid4()), role=Role.ROLE_USER, parts=[Part(text=text)], task_id=task, context_id=context
+    )
+    return SendMessageRequest(message=message, configuration=configuration)
+
+
+async def send(client: Client, text: str, **options: Any) -> StreamResponse:
+    """The last that comes in answer to `text`."""
+    return (await stream(client, text, **options))[-1]
+
+
+async def stream(client: Client, text: str, **options: Any) -> list[StreamResponse]:
+    """All that comes in answer to `text`."""
+    return [event async for event in client.send_message(request(text, **options))]
+
+
+async def until_event(events: AsyncIterator[StreamResponse], kind: str, number: int = 1) -> list[StreamResponse]:
+    """Reads on until so many events of `kind` have come; what came."""
+    found = []
+    async for event in events:
+        found.append(event)
+        number -= event.WhichOneof("payload") == kind
+        if not number:
+            return found
+    raise AssertionError(f"the stream ended before its {kind}: {found}")
+
+
+def text_of(events: list[StreamResponse]) -> str:
+    """The chunks in `events`, one after another, what a Task has of them too."""
+    parts = []
+    for event in events:
+        artifacts = event.task.artifacts if event.HasField("task") else [event.artifact_update.artifact]
+        parts += [part.text for artifact in artifacts for part in artifact.parts]
+    return "".join(parts)
+
+
+def numbers(first: int, last: int) -> str:
+    """What the chunks from `first` to `last` say together."""
+    return "".join(f"{number} " for number in range(first, last + 1))
+
+
+class Sent(NamedTuple):
+    """One event of a raw stream."""
+
+    sequence: int
+    data: dict[str, Any]
+
+
+class Raw:
+    """REST without a library, to see what the SDK's client hides."""
+
+    def __init__(self, web: Web, http: httpx.AsyncClient, agent: str = "script") -> None:
+        self.base, self.http = f"{web.url}/a2a/{agent}", http
+
+    @asynccontextmanager
+    async def stream(self, text: str, **headers: str) -> AsyncIterator[AsyncIterator[Sent]]:
+        """message:stream; leaving it drops the connection."""
+        async with self._events("POST", "message:stream", json=body(text), headers=headers) as events:
+            yield events
+
+    @asynccontextmanager
+    async def subscribe(self, task: str, after: int | None = None) -> AsyncIterator[AsyncIterator[Sent]]:
+        """tasks/{id}:subscribe, resumed after event `after`."""
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        async with self._events("POST", f"tasks/{task}:subscribe", headers=headers) as events:
+            yield events
+
+    @asynccontextmanager
+    async def _events(self, method: str, path: str, **options: Any) -> AsyncIterator[AsyncIterator[Sent]]:
+        async with self.http.stream(method, f"{self.base}/{path}", **options) as response:
+            assert response.status_code == 200, await response.aread()
+            assert response.headers["content-type"] == "text/event-stream"
+            async with aclosing(_parse(response)) as events:
+                yield events
+
+    async def send(self, text: str, *, immediately: bool = False) -> dict[str, Any]:
+        """The task that a message:send answers with."""
+        response = await self.http.post(f"{self.base}/message:send", json=body(text, immediately=immediately))
+        assert response.status_code == 200, response.text
+        return response.json()["task"]
+
+
+@asynccontextmanager
+async def raw(web: Web, agent: str = "script") -> AsyncIterator[Raw]:
+    """A Raw client, with as many connections as it wants."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(timeout=TIMEOUT, headers=HEADERS, limits=limits) as http:
+        yield Raw(web, http, agent)
+
+
+def body(text: str, *, immediately: bool = False) -> dict[str, Any]:
+    """The JSON of a send."""
+    message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
+    return {"message": message, "configuration": {"returnImmediately": immediately}}
+
+
+async def _parse(response: httpx.Response) -> AsyncIterator[Sent]:
+    sequence = 0
+    async for line in response.aiter_lines():
+        if line.startswith("id: "):
+            sequence = int(line[4:])
+        elif line.startswith("data: "):
+            yield Sent(sequence, json.loads(line[6:]))
+        else:
+            assert not line or line.startswith(":"), line
+
+
+async def read(events: AsyncIterator[Sent], number: int | None = None) -> list[Sent]:
+    """The next `number` events, or all until the stream ends."""
+    found = []
+    async for event in events:
+        found.append(event)
+        if len(found) == number:
+            break
+    return found

@@ -1,0 +1,193 @@
+"""Sites made of real processes; every scenario ends with the fold of all its tasks (DESIGN 8)."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.acceptance import folding, processes, sites
+from tests.acceptance.databases import Postgres
+from tests.acceptance.processes import Redis, until
+from tests.acceptance.sites import HEADERS, Site, Web
+
+SERVICES = (pytest.mark.postgres, pytest.mark.redis)
+STREAMING = ("embedded", *(pytest.param(name, marks=SERVICES) for name in ("daphne", "uvicorn")))
+ALL = (*STREAMING, pytest.param("gunicorn", marks=SERVICES))
+HERE = Path(__file__).parent
+
+_alive: list[Site] = []  # whose logs a failure shows
+
+
+@dataclass
+class Place:
+    """Where a scenario happens: a site, the web process under test, and another one where there is one."""
+
+    site: Site
+    here: Web
+    elsewhere: Web
+
+
+# --- logs, and nothing left behind
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = (yield).get_result()
+    if report.failed and HERE in item.path.parents:
+        for site in _alive:
+            report.sections += [(f"log of {name}", text[-4000:]) for name, text in site.logs() if text]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """No process outlives the run."""
+    yield
+    until(lambda: not processes.left_over(), f"processes end: {processes.left_over()}", 5)
+
+
+@contextmanager
+def shown(site: Site) -> Iterator[Site]:
+    """A site whose logs are shown when a test fails."""
+    _alive.append(site)
+    try:
+        yield site
+    finally:
+        _alive.remove(site)
+
+
+@contextmanager
+def scenario(site: Site) -> Iterator[None]:
+    """What happens on `site` within it is folded and compared at the end."""
+    known = set(site.tasks())
+    yield
+    site.open("all")
+    try:
+        folding.check_all(site, known)
+    finally:
+        site.close_gates()
+
+
+# --- services
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A database of this run's own, migrated and with the scenarios' agents in it."""
+    database = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_acceptance_{os.getpid()}")
+    database.create()
+    try:
+        Site(tmp_path_factory.mktemp("seed"), database).prepare()
+        yield database
+    finally:
+        database.drop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Redis]:
+    """A broker for one test."""
+    with processes.redis(tmp_path, "broker") as server:
+        yield server
+
+
+@pytest.fixture
+def layer(tmp_path: Path) -> Iterator[Redis]:
+    """A channel layer for one test."""
+    with processes.redis(tmp_path, "layer") as server:
+        yield server
+
+
+# --- sites that many scenarios share
+
+
+@pytest.fixture(scope="session")
+def embedded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """SQLite, in-process, daphne."""
+    with sites.embedded(tmp_path_factory.mktemp("embedded")) as site, shown(site):
+        site.serve("daphne")
+        yield site
+
+
+@pytest.fixture(scope="session")
+def full_site(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Site]:
+    """PostgreSQL, Redis, a Celery worker; two daphne, a uvicorn, a gunicorn."""
+    folder = tmp_path_factory.mktemp("full")
+    with ExitStack() as stack:
+        redis = stack.enter_context(processes.redis(folder, "redis"))
+        site = stack.enter_context(sites.full(folder, postgres, redis, redis))
+        stack.enter_context(shown(site))
+        for server in ("daphne", "daphne", "uvicorn"):
+            listen(site.serve(server), redis)
+        site.serve("gunicorn", STREAMING=False)
+        site.work()
+        yield site
+
+
+def listen(web: Web, layer: Redis) -> None:
+    """Waits until `web` hears the doorbell: its keeper starts with the first call."""
+    before = subscriptions(layer)
+    httpx.post(f"{web.url}/a2a/script/tasks/none:cancel", headers=HEADERS, timeout=20)
+    until(lambda: subscriptions(layer) > before, f"{web.name} joins the group")
+
+
+def subscriptions(layer: Redis) -> int:
+    """How many processes hear the doorbell."""
+    channels = layer.command("PUBSUB", "CHANNELS", "*doorbell*").split()
+    return sum(int(layer.command("PUBSUB", "NUMSUB", channel).split()[1]) for channel in channels)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A site by the name of its configuration; the scenario's tasks are folded at its end."""
+    if request.param == "embedded":
+        site = request.getfixturevalue("embedded_site")
+        here = elsewhere = site.web[0]
+    else:
+        site = request.getfixturevalue("full_site")
+        elsewhere, *others = site.web
+        here = next(web for web in others if web.name.startswith(request.param))
+    with scenario(site):
+        yield Place(site, here, elsewhere)
+
+
+# --- sites of one test
+
+
+@pytest.fixture
+def make_embedded(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """make_embedded(**a2a): SQLite, in-process; nothing is started yet."""
+    with ExitStack() as stack:
+
+        def make(**a2a: Any) -> Site:
+            site = stack.enter_context(sites.embedded(tmp_path, **a2a))
+            stack.enter_context(shown(site))
+            stack.enter_context(scenario(site))
+            return site
+
+        yield make
+
+
+@pytest.fixture
+def make_full(tmp_path: Path, postgres: Postgres, broker: Redis) -> Iterator[Callable[..., Site]]:
+    """make_full(layer=None, **a2a): PostgreSQL, a broker, maybe a channel layer; nothing is started yet."""
+    with ExitStack() as stack:
+
+        def make(layer: Redis | None = None, **a2a: Any) -> Site:
+            site = stack.enter_context(sites.full(tmp_path, postgres, broker, layer, **a2a))
+            stack.enter_context(shown(site))
+            stack.enter_context(scenario(site))
+            return site
+
+        yield make
+
+
+@pytest.fixture
+def stopwatch() -> Callable[[], float]:
+    """Seconds since the fixture was made."""
+    start = time.monotonic()
+    return lambda: time.monotonic() - start
