@@ -13,4 +13,9 @@ def place(error: BaseException) -> str:
 
 def report(error: BaseException) -> str:
     """The whole traceback, for the admin."""
-    return "".join(traceback.format_exception(error))[-MAX_CHARACTERS:].replace("\0", "")
+    return clean("".join(traceback.format_exception(error))[-MAX_CHARACTERS:])
+
+
+def clean(text: object) -> str:
+    """`text` without what no database column and no UTF-8 answer can hold: NUL and lone surrogates."""
+    return str(text).encode(errors="replace").decode().replace("\0", "")

@@ -37,6 +37,7 @@ class Writer:
     sequence: int = 0
     visible: bool = False
     terminal: bool = False
+    crowded: bool = False  # other turns may wait for the end of this one
     opening: str = ""  # the client's first message, for a Task that the server makes
     metadata: dict[str, Any] = field(default_factory=dict)
     message_ids: set[str] = field(default_factory=set)
@@ -45,7 +46,7 @@ class Writer:
     def stand_at(self, task: Task) -> "Writer":
         """This writer, brought to what the row says."""
         self.lease, self.sequence = task.lease, task.last_sequence
-        self.visible, self.terminal = task.visible, task.terminal
+        self.visible, self.terminal, self.crowded = task.visible, task.terminal, task.crowded
         self.metadata = codec.loads(task.metadata)
         messages = dict(Message.objects.filter(task=task).order_by("-pk").values_list("message_id", "body"))
         self.message_ids = set(messages)
@@ -127,6 +128,8 @@ def _commit(batch: _Batch, end: End | None, release: bool) -> bool:
         changes["folded_sequence"] = batch.sequence
     with transaction.atomic():
         tasks = Task.objects.live() if batch.events else Task.objects.all()
+        if release:
+            tasks = tasks.filter(crowded=writer.crowded)  # a turn that came meanwhile must not be overlooked
         mine = tasks.filter(pk=writer.task_id, lease=writer.lease, last_sequence=writer.sequence)
         if not mine.update(**changes):
             return False

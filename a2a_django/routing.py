@@ -15,8 +15,8 @@ def with_streaming(application: Application) -> Application:
         if scope["type"] != "http":
             return await application(scope, receive, send)
         handover = scope["a2a_django"] = Handover()
-        await application(scope, receive, handover.filter(send))
-        if handover.follow_up is not None:
+        await application(scope, handover.listen(receive), handover.filter(send))
+        if handover.follow_up is not None and not handover.left:
             await handover.follow_up(scope, receive, send)
 
     return with_follow_up

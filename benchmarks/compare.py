@@ -108,7 +108,7 @@ def measure(machine: Machine, group: Group, rounds: int) -> list[Run]:
             try:
                 with machine.running(side) as url:
                     for probe in (WARM_UP, *probes):
-                        for figures in _probe(url, probe):
+                        for figures in _probe(machine, url, probe):
                             run = {**head, "probe": probe.name, **figures}
                             if probe is not WARM_UP:
                                 runs.append(run)
@@ -122,20 +122,23 @@ def measure(machine: Machine, group: Group, rounds: int) -> list[Run]:
 WARM_UP = Probe("warm-up", ("send", "--connections", "16", "--seconds", "1.5"))
 
 
-def _probe(url: str, probe: Probe) -> list[Run]:
+def _probe(machine: Machine, url: str, probe: Probe) -> list[Run]:
+    verb, *rest = probe.arguments
+    command = [sys.executable, str(HERE / "client.py"), verb, url, *rest]
     found = []
     for _ in range(probe.repeat):
-        verb, *rest = probe.arguments
-        command = [sys.executable, str(HERE / "client.py"), verb, url, *rest]
-        busy = os.times()
+        before = machine.cpu()
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         except subprocess.TimeoutExpired as error:
             raise FailedError(f"{probe.name} did not end within {error.timeout} s") from error
         if done.returncode:
             raise FailedError(f"{probe.name} broke off: {done.stderr.strip().splitlines()[-1]}")
-        client_cpu = os.times().children_user - busy.children_user
-        found += [{**json.loads(line), "client_cpu_s": round(client_cpu, 2)} for line in done.stdout.splitlines()]
+        figures: Run = json.loads(done.stdout)
+        after = machine.cpu()
+        if before is not None and after is not None:
+            figures["server_cpu_s"] = round(after - before, 2)
+        found.append({**figures, "load": round(os.getloadavg()[0], 1)})
     return found
 
 
@@ -182,7 +185,7 @@ def medians(runs: list[Run]) -> dict[str, dict[str, float]]:
     for run in runs:
         if "failed" not in run:
             figures = found.setdefault(f"{run['side']} {run['probe']}", {})
-            for name in ("requests_per_s", "events_per_s", "first_ms", "p50_ms", "p99_ms", "client_cpu_s"):
+            for name in ("requests_per_s", "events_per_s", "first_ms", "p50_ms", "p99_ms", "server_cpu_s"):
                 if name in run:
                     figures.setdefault(name, []).append(run[name])
     return {key: {name: statistics.median(all_) for name, all_ in value.items()} for key, value in found.items()}
@@ -213,7 +216,7 @@ def environment(services: set[str]) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, check=False)
+    done = subprocess.run(["git", *arguments], cwd=HERE.parent, capture_output=True, text=True, check=False)
     return done.stdout.strip()
 
 

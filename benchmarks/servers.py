@@ -47,7 +47,8 @@ class Machine:
     """Makes databases ready once for each side, and starts sides."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self._prepared = folder, set()
+        self.folder, self._prepared = folder, set[str]()
+        self.pids: dict[str, int] = {}
 
     @contextlib.contextmanager
     def running(self, side: str) -> Iterator[str]:
@@ -62,6 +63,14 @@ class Machine:
             _wait_for(url, processes)
             self.pids = {name: process.pid for (name, *_), process in zip(commands, processes, strict=True)}
             yield url
+
+    def cpu(self) -> float | None:
+        """Seconds of processor time that the processes of the running side have used; None where Linux isn't."""
+        try:
+            stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in self.pids.values()]
+        except OSError:
+            return None
+        return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
     def _peer(self, side: str, port: int) -> tuple[str, list[str], dict[str, str]]:
         environment = {"PEER_URL": f"http://127.0.0.1:{port}", "STORE": "memory"}

@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, connections
 from django.utils import timezone
 
-from a2a_django import database, event_log
+from a2a_django import database, entries, event_log
 from a2a_django.agents import leases, loop
 from a2a_django.models import Agent, Caller, Task, Tenant, Turn
 from a2a_django.models.turn import ENDED, TurnState
@@ -243,10 +243,10 @@ def make_task(make_agent):
         }
         event_log.message_row(task.pk, message).save()
         writer = event_log.writer(task)
-        entries = [event_log.opening_task(writer)] if visible else []
+        said = [entries.submitted(task.pk, task.context_id, writer.opening)] if visible else []
         if state:
-            entries.append(event_log.status_entry(writer, TaskState(state)))
-        event_log.append(writer, entries)
+            said.append(entries.status(task.pk, task.context_id, TaskState(state)))
+        event_log.append(writer, said)
         task.refresh_from_db()
         return task
 

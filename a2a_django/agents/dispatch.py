@@ -76,7 +76,8 @@ async def _perform(claim: Claim) -> None:
         await runner.run(claim)
     except Exception as error:
         log.error("Turn %s was given up: %s", claim.turn_id, accidents.place(error))
-    await database.log.run(next_turn, claim.writer.task_id)
+    if claim.writer.crowded:
+        await database.log.run(next_turn, claim.writer.task_id)
 
 
 def _blocking(claim: Claim) -> bool:

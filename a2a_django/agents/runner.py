@@ -77,6 +77,7 @@ class _Run:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: task.cancelled() or task.exception())  # else asyncio logs its text
         task.add_done_callback(lambda _: self.wake.set())
         return task
 
@@ -97,6 +98,7 @@ class _Run:
             self.wake.clear()
             await self._heed()
             over = self.executing.done() and (self.canceling is None or self.canceling.done())
+            over = over or self.speech.breach is not None
             said = self.speech.take()
             if over:
                 return await self._append(*self._ending(said))
@@ -193,12 +195,12 @@ class _Run:
 
     def _failure(self) -> BaseException | None:
         """Why the turn failed, None if it didn't."""
-        error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
         if self.canceled:
             return None
         if self.speech.breach is not None:
             log.warning("Executor “%s”: %s", self.claim.executor, self.speech.breach.__notes__[0])
             return self.speech.breach
+        error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
         if error is not None and not isinstance(error, errors.A2AError):
             log.error("Executor “%s” failed: %s", self.claim.executor, accidents.place(error))
         if error is None and not self.speech.spoken and self.claim.current_task is None:
@@ -207,7 +209,7 @@ class _Run:
 
     def _failed(self, public: errors.A2AError) -> Entry:
         meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
-        text = public.message if meant else NEUTRAL
+        text = accidents.clean(public.message) if meant else NEUTRAL
         message = {
             "messageId": f"{self.claim.turn_id}-failed",
             "contextId": self.writer.context_id,

@@ -35,10 +35,13 @@ class Speech(EventQueue):
             await self._room.wait()
         if self._closed:
             return
+        if self.breach is not None:
+            raise self.breach
         try:
             entry = self.contract.entry(event)
         except errors.InvalidAgentResponseError as breach:
-            self.breach = self.breach or breach
+            self.breach = breach
+            self._wake()
             raise
         self.spoken = True
         self._size += len(entry.text)

@@ -25,6 +25,17 @@ class Handover:
     def __init__(self) -> None:
         self.follow_up: FollowUp | None = None
         self.headers: list[tuple[bytes, bytes]] = []
+        self.left = False  # whether the client has gone already
+
+    def listen(self, receive: Receive) -> Receive:
+        """A `receive` that notes the client's leaving: servers may tell it once, and here Django hears it."""
+
+        async def listening() -> Message:
+            message = await receive()
+            self.left = self.left or message["type"] == "http.disconnect"
+            return message
+
+        return listening
 
     def filter(self, send: Send) -> Send:
         """A `send` that keeps back the response of a view that has handed its request over."""

@@ -64,6 +64,7 @@ class Task(models.Model):
 
     lease = models.CharField(max_length=36, blank=True, help_text="Token of the turn that runs; empty when none does.")
     lease_expires = models.DateTimeField(null=True, blank=True, help_text="By the database's clock.")
+    crowded = models.BooleanField(default=False, help_text="Turns have had to wait: the end of one looks for the next.")
     cancel = models.CharField(max_length=10, choices=Cancel, default=Cancel.NONE, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

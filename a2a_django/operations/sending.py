@@ -10,7 +10,7 @@ from typing import Any
 from a2a.server.id_generator import IDGenerator, IDGeneratorContext, UUIDGenerator
 from a2a.types import SendMessageRequest
 from django.db import transaction
-from django.db.models import Exists, F
+from django.db.models import Exists
 from django.utils import timezone
 
 from a2a_django import database, entries, event_log, snapshots
@@ -24,7 +24,7 @@ from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.operations import push_configs
 from a2a_django.operations.reading import history_length, visible_task
 from a2a_django.protocol import codec, errors
-from a2a_django.protocol.states import INTERRUPTED, TERMINAL, TaskState
+from a2a_django.protocol.states import INTERRUPTED, TaskState
 from a2a_django.settings import a2a_settings
 
 
@@ -158,7 +158,7 @@ def _follow_up(caller: Caller, request: SendMessageRequest, ear: Ear, length: in
     ear.listen(task.pk)
     with transaction.atomic():
         running = dispatch.in_process() and _take_parked(task)
-        if not running and not _touch(task):
+        if not running and not _queue_up(task):
             raise errors.UnsupportedOperationError(
                 "The task is in a terminal state and takes no more messages; start a new one", {"taskId": task.pk}
             )
@@ -175,9 +175,9 @@ def _take_parked(task: Task) -> bool:
     return bool(parked.update(lease=leases.token(), lease_expires=leases.expiry()))
 
 
-def _touch(task: Task) -> bool:
-    """Locks the row of a live task, so that this turn's place in the order is settled; False for an ended one."""
-    return bool(Task.objects.live().filter(pk=task.pk).update(folded_sequence=F("folded_sequence")))
+def _queue_up(task: Task) -> bool:
+    """Has the end of the running turn look for this one; False for an ended task. Locks the row: it is in order."""
+    return bool(Task.objects.live().filter(pk=task.pk).update(crowded=True))
 
 
 # --- the answer
@@ -197,22 +197,20 @@ async def _answer(accepted: Accepted, *, immediately: bool) -> str:
 
 def _look(accepted: Accepted, *, immediately: bool, now: bool) -> str | None:
     """The answer if there is one; `now` makes a hidden task visible and takes it as it is."""
-    turn = Turn.objects.select_related("task").get(pk=accepted.turn_id)
-    task = turn.task
-    if turn.answer and not task.visible:
-        raise errors.restore(turn.answer)
-    if turn.ended and not task.visible:
-        return Event.objects.filter(task=task, kind=Kind.MESSAGE).values_list("body", flat=True).get()
-    if now or _tells(turn, task, immediately):
+    task = Task.objects.get(pk=accepted.task_id)
+    if not (task.visible and task.terminal):
+        turn = Turn.objects.select_related("task").get(pk=accepted.turn_id)
+        task = turn.task
         if not task.visible:
-            return _reveal(task, accepted, immediately)
-        return f'{{"task":{snapshots.snapshot(task).text(accepted.history_length)}}}'
-    return None
+            return _unseen(turn, accepted, immediately=immediately, now=now)
+        if not (now or _tells(turn, task, immediately)):
+            return None
+    return f'{{"task":{snapshots.snapshot(task).text(accepted.history_length)}}}'
 
 
 def _tells(turn: Turn, task: Task, immediately: bool) -> bool:
     """Whether a waiting call is answered by how `task` stands."""
-    if turn.ended or task.state in TERMINAL:
+    if turn.ended or task.terminal:
         return True
     if turn.state == TurnState.QUEUED:
         return False
@@ -221,8 +219,15 @@ def _tells(turn: Turn, task: Task, immediately: bool) -> bool:
     return task.state in INTERRUPTED and task.status_sequence > turn.start_sequence
 
 
-def _reveal(task: Task, accepted: Accepted, immediately: bool) -> str | None:
-    writer = event_log.writer(task)
+def _unseen(turn: Turn, accepted: Accepted, *, immediately: bool, now: bool) -> str | None:
+    """The answer of a turn that has not spoken of its task: a Message, an error, or the Task after all."""
+    if turn.answer:
+        raise errors.restore(turn.answer)
+    if turn.ended:
+        return Event.objects.filter(task=turn.task, kind=Kind.MESSAGE).values_list("body", flat=True).get()
+    if not now:
+        return None
+    task, writer = turn.task, event_log.writer(turn.task)
     with contextlib.suppress(FencedError):  # it has just ended or was handed over: the next look tells
         event_log.append(writer, [entries.submitted(task.pk, task.context_id, writer.opening)])
     return _look(accepted, immediately=immediately, now=Task.objects.filter(pk=task.pk, visible=True).exists())

@@ -20,6 +20,8 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 
+from a2a_django import accidents
+
 __all__ = [
     "A2AError",
     "ContentTypeNotSupportedError",
@@ -187,7 +189,16 @@ def jsonrpc_error(error: A2AError) -> dict[str, Any]:
 
 def store(error: A2AError) -> dict[str, Any]:
     """`error` as JSON data for a Turn, so that another process can raise it again."""
-    return {"type": kind(error).__name__, "message": error.message, "data": error.data}
+    return {"type": kind(error).__name__, "message": accidents.clean(error.message), "data": _plain(error.data)}
+
+
+def _plain(data: Any) -> Any:
+    """`data` as JSON that any database can hold: an executor may have put anything into its error."""
+    if isinstance(data, dict):
+        return {accidents.clean(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return data if data is None else accidents.clean(data)
 
 
 def restore(stored: dict[str, Any]) -> A2AError:

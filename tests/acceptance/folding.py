@@ -37,18 +37,11 @@ def _merge(artifacts: dict[str, Any], update: dict[str, Any]) -> None:
 
 def check_all(site: Site, known: set[str]) -> int:
     """Checks every task that is not `known`, as soon as its turns have ended; how many there were."""
-    until(lambda: not unfinished(site, known), f"turns end: {unfinished(site, known)}", 20)
+    until(lambda: not [row for row in site.unfinished() if row[0] not in known], "all turns end", 20)
     tasks = [task for task in site.tasks() if task not in known]
     for task in tasks:
         check(site, task)
     return len(tasks)
-
-
-def unfinished(site: Site, known: set[str]) -> list[tuple[Any, ...]]:
-    """Turns that have not ended, and tasks whose last fold is still to come."""
-    turns = site.database.rows("SELECT task_id, state FROM a2a_django_turn WHERE state IN ('queued', 'running')")
-    behind = "SELECT id, folded_sequence FROM a2a_django_task WHERE folded_sequence < last_sequence AND state <> ''"
-    return [row for row in [*turns, *site.database.rows(behind)] if row[0] not in known]
 
 
 def check(site: Site, task: str) -> None:

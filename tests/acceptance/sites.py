@@ -115,8 +115,14 @@ class Site:
         if owner:
             auth = (self.database.rows("SELECT username FROM auth_user WHERE id = ?", int(owner))[0][0], "secret")
         url = f"{self.url}/a2a/{agent}/tasks/{task}"
-        response = httpx.get(url, headers=HEADERS, auth=auth, timeout=20)
+        response = httpx.get(url, headers=HEADERS, auth=auth, timeout=20, verify=False)
         return response.status_code, response.json()
+
+    def unfinished(self) -> list[tuple[Any, ...]]:
+        """Turns that have not ended, and tasks whose last fold is still to come: (task id, what)."""
+        turns = self.database.rows("SELECT task_id, state FROM a2a_django_turn WHERE state IN ('queued', 'running')")
+        behind = self.database.rows("SELECT id, state FROM a2a_django_task WHERE folded_sequence < last_sequence")
+        return turns + behind
 
     # --- gates
 

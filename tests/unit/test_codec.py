@@ -57,7 +57,9 @@ def test_what_only_looks_like_them_is_text(raw, value):
     assert codec.parse_json(raw) == value
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"{'a':1}", b'{"a":1}x', b"\xff", b'"\xc3"', b'{"a":1,}', b"\xef\xbb\xbf{}"])
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"{'a':1}", b'{"a":1}x', b"\xff", b'"\xc3"', b'{"a":1,}', b"\xef\xbb\xbf{}"]
+)
 def test_what_is_no_json_is_refused(raw):
     assert refused(raw)
 

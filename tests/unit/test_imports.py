@@ -8,8 +8,20 @@ import pytest
 import a2a_django
 
 ROOMS = [
-    *("settings", "signals", "accidents", "protocol", "models", "database", "doorbell", "webhooks", "snapshots"),
-    *("event_log", "agents", "operations", "bindings", "urls", "routing", "admin", "checks", "apps"),
+    *("settings", "signals", "accidents", "protocol", "models", "database", "doorbell", "webhooks"),
+    *(
+        "entries",
+        "snapshots",
+        "event_log",
+        "agents",
+        "operations",
+        "bindings",
+        "urls",
+        "routing",
+        "admin",
+        "checks",
+        "apps",
+    ),
     *("management", "migrations", "__init__"),
 ]
 

@@ -1,0 +1,184 @@
+"""What breaks in production: services that are away, clients that leave, processes that stop."""
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+from a2a.types import CancelTaskRequest, GetTaskRequest
+
+from tests.acceptance.clients import CANCELED, COMPLETED, INPUT_REQUIRED, connect, numbers, raw, read, send, stream, text_of
+from tests.acceptance.conftest import SERVICES, STREAMING, listen, subscriptions
+from tests.acceptance.processes import until
+
+
+async def eventually(condition, what="", seconds=40.0):
+    """`until`, while this loop goes on."""
+    return await asyncio.to_thread(until, condition, what, seconds)
+
+
+def services(test):
+    """Marks a test that needs PostgreSQL and Redis."""
+    for mark in SERVICES:
+        test = mark(test)
+    return test
+
+
+# --- worker and broker
+
+
+@services
+async def test_turns_wait_for_a_worker_that_starts_late(make_full, layer):
+    site = make_full(layer)
+    web = site.serve()
+    async with connect(web, streaming=False) as client, raw(web) as http:
+        blocking = asyncio.create_task(send(client, "work; complete"))
+        immediate = await http.send("work; chunks 2; complete", immediately=True)
+        assert immediate["status"]["state"] == "TASK_STATE_SUBMITTED"
+        assert site.turns(immediate["id"]) == ["queued"]
+        site.work()
+        assert (await blocking).task.status.state == COMPLETED
+        await eventually(lambda: site.turns(immediate["id"]) == ["done"])
+
+
+@services
+async def test_a_broker_that_is_down_loses_nothing(make_full, layer, broker, stopwatch):
+    """CASES 54: accepted all the same, the turn stays queued; it can be read and cancelled, and new turns run later."""
+    site = make_full(layer)
+    web = site.serve()
+    listen(web, layer)
+    broker.stop()
+    async with raw(web) as http, connect(web) as client:
+        before = stopwatch()
+        kept = await http.send("work; complete", immediately=True)
+        assert stopwatch() - before < 5
+        assert kept["status"]["state"] == "TASK_STATE_SUBMITTED"
+        assert site.turns(kept["id"]) == ["queued"]
+        assert "OperationalError" in web.log.read_text()
+        broker.start()
+        site.work()
+        later = [kept["id"]]
+        while not any(site.turns(task) == ["done"] for task in later):  # a broker that failed gets a rest first
+            later.append((await http.send("work; complete", immediately=True))["id"])
+        assert site.turns(kept["id"]) == ["queued"]  # recovery brings it back, a later step
+        for task in later:
+            if site.turns(task) == ["queued"]:
+                assert (await client.cancel_task(CancelTaskRequest(id=task))).status.state == CANCELED
+
+
+@services
+async def test_a_broker_that_was_restarted_gets_the_next_turn(make_full, layer, broker):
+    """The web process' connection to it has gone stale meanwhile."""
+    site = make_full(layer)
+    web = site.serve()
+    worker = site.work()
+    async with connect(web, streaming=False) as client:
+        assert (await send(client, "work; complete")).task.status.state == COMPLETED
+        broker.stop()
+        await eventually(lambda: worker.said("Connection to broker lost|consumer: Cannot connect"))
+        broker.start()
+        assert (await send(client, "work; complete")).task.status.state == COMPLETED
+
+
+# --- the channel layer
+
+
+@services
+async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
+    """By looking; and rings are heard again when it is back."""
+    site = make_full(layer, LOOK_SECONDS=0.5)
+    web = site.serve()
+    site.work()
+    listen(web, layer)
+    async with raw(web) as http, http.stream("work; chunks 2; wait one; chunks 2; wait two; chunks 2; complete") as events:
+        seen = await read(events, 4)
+        heard = subscriptions(layer)
+        layer.stop()
+        site.open("one")
+        seen += await read(events, 2)
+        layer.start()
+        await eventually(lambda: subscriptions(layer) == heard, "the processes join the group again")
+        site.open("two")
+        seen += await read(events)
+    assert [event.sequence for event in seen] == list(range(1, 10))
+
+
+@services
+async def test_celery_without_a_channel_layer(make_full):
+    """CASES 63: events arrive by looking, a cancel reaches the executor."""
+    site = make_full(LOOK_SECONDS=0.2, LEASE_SECONDS=3)
+    web = site.serve()
+    site.work()
+    async with connect(web) as client, connect(web, streaming=False) as other:
+        events = await stream(client, "work; chunks 20; complete")
+        assert text_of(events) == numbers(1, 20)
+        assert (await send(other, "work; complete")).task.status.state == COMPLETED
+        waiting = asyncio.create_task(send(other, "work; wait never; complete"))
+        await eventually(lambda: site.waiting("never") == 1)
+        canceled = await client.cancel_task(CancelTaskRequest(id=site.tasks()[-1]))
+        assert canceled.status.state == CANCELED
+        assert (await waiting).task.status.state == CANCELED
+
+
+# --- clients
+
+
+@pytest.mark.parametrize("place", STREAMING, indirect=True)
+async def test_clients_that_go_away_leave_nothing_behind(place):
+    """CASES 59, 64: no thread, connection or subscription stays, and what they asked for is done."""
+    web, site = place.here, place.site
+
+    async def round_(gate):
+        async with raw(web) as http:
+            calls = [asyncio.create_task(http.send(f"work; wait {gate}; complete")) for _ in range(15)]
+            async with AsyncExitStack() as stack:
+                for _ in range(15):
+                    events = await stack.enter_async_context(http.stream(f"work; wait {gate}; complete"))
+                    await read(events, 2)
+                await eventually(lambda: site.waiting(gate) == 30)
+                while_waiting = web.sockets
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        await eventually(lambda: web.sockets <= while_waiting - 30, f"{while_waiting} sockets are closed", 3)
+        site.open(gate)
+        await eventually(lambda: all(set(site.turns(task)) == {"done"} for task in site.tasks()[-30:]))
+        return web.threads, web.sockets
+
+    warm = await round_("one")
+    again = await round_("two")
+    assert again[0] <= warm[0]
+    assert again[1] <= warm[1] + 1
+    async with connect(web) as client:
+        for task in site.tasks()[-30:]:
+            assert (await client.get_task(GetTaskRequest(id=task))).status.state == COMPLETED
+
+
+# --- processes that stop
+
+
+@pytest.mark.parametrize("server", ["daphne", "uvicorn"])
+async def test_a_web_process_stops_with_idle_streams(make_embedded, server, stopwatch):
+    """And the clients go on at the next one."""
+    site = make_embedded()
+    web = site.serve(server)
+    async with connect(web, streaming=False) as client, raw(web) as http:
+        task = (await send(client, "work; ask Which one?")).task
+        assert task.status.state == INPUT_REQUIRED
+        async with AsyncExitStack() as stack:
+            streams = [await stack.enter_async_context(http.subscribe(task.id)) for _ in range(10)]
+            seen = [(await read(events, 1))[0].sequence for events in streams]
+            before = stopwatch()
+            web.kill(signal.SIGTERM)
+            await asyncio.to_thread(web.wait, 8)
+            assert stopwatch() - before < 6
+            for events in streams:
+                with pytest.raises(httpx.TransportError):
+                    await read(events)
+    successor = site.serve(server)
+    async with connect(successor) as client, raw(successor) as http:
+        async with http.subscribe(task.id, after=seen[0]) as events:
+            await stream(client, "work; complete", task=task.id)
+            assert [event.sequence for event in await read(events)] == [seen[0] + 1, seen[0] + 2]
+    assert "Traceback" not in web.log.read_text()

@@ -1,0 +1,45 @@
+"""A2A-Version and A2A-Extensions (A2A 3.2.6, 3.6)."""
+
+import pytest
+
+from a2a_django.protocol import errors, versions
+
+
+@pytest.mark.parametrize("asked", ["1.0", "1.0.3", " 1.0 ", "1.0.0", "\t1.0"])
+def test_patch_and_space_make_no_difference(asked):
+    """CASES 34"""
+    assert versions.negotiate(asked) == "1.0"
+
+
+@pytest.mark.parametrize("asked", ["1.7", "99.0", "abc", "1", "1.0, 1.0", "1.0.x", "1.0.3.1", "v1.0", "1.0\n2", "10"])
+def test_another_version_is_refused_with_those_there_are(asked):
+    """CASES 34"""
+    with pytest.raises(errors.VersionNotSupportedError) as caught:
+        versions.negotiate(asked)
+    assert caught.value.data == {"supportedVersions": "1.0"}
+    assert "1.0" in caught.value.message
+
+
+@pytest.mark.parametrize("asked", [None, "", "  ", "0.3", "0.3.1"])
+def test_no_version_means_0_3_which_is_not_served_yet(asked):
+    """CASES 32 (refusal only), 34"""
+    with pytest.raises(errors.VersionNotSupportedError, match=r"0\.3"):
+        versions.negotiate(asked)
+
+
+def test_the_answer_does_not_repeat_a_long_header():
+    with pytest.raises(errors.VersionNotSupportedError) as caught:
+        versions.negotiate("9" * 1000)
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize(("headers", "uris"), [
+    ([], []),
+    ([""], []),
+    (["https://a"], ["https://a"]),
+    (["https://a, https://b ,https://a,,"], ["https://a", "https://b"]),
+    (["https://a", " https://b "], ["https://a", "https://b"]),
+])  # fmt: skip
+def test_extensions_are_split_and_trimmed(headers, uris):
+    """CASES 35"""
+    assert versions.extensions(headers) == frozenset(uris)
