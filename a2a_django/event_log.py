@@ -130,6 +130,8 @@ def _commit(batch: _Batch, end: End | None, release: bool) -> bool:
         tasks = Task.objects.live() if batch.events else Task.objects.all()
         if release:
             tasks = tasks.filter(crowded=writer.crowded)  # a turn that came meanwhile must not be overlooked
+        if rows is not None:
+            tasks = tasks.filter(folded_sequence=0)  # a fold meanwhile has made rows already
         mine = tasks.filter(pk=writer.task_id, lease=writer.lease, last_sequence=writer.sequence)
         if not mine.update(**changes):
             return False
@@ -168,11 +170,11 @@ def _artifact_rows(batch: _Batch) -> list[Artifact] | None:
 
 
 def _stand_in_log(events: Sequence[Event]) -> bool:
-    """Whether exactly these events were written; the first tells, since a batch is written whole."""
+    """Whether these events were written; the last tells: a batch is written whole, and may begin with a new time."""
     if not events:
         return False
-    written = Event.objects.filter(task_id=events[0].task_id, sequence=events[0].sequence)
-    return list(written.values_list("body", flat=True)) == [events[0].body]
+    written = Event.objects.filter(task_id=events[-1].task_id, sequence=events[-1].sequence)
+    return list(written.values_list("body", flat=True)) == [events[-1].body]
 
 
 # --- what entries do to the rows
@@ -245,6 +247,7 @@ def _add_messages(batch: _Batch, messages: Iterable[dict[str, Any]]) -> None:
     known = batch.writer.message_ids | {message.message_id for message in batch.messages}
     for message in messages:
         if message["messageId"] not in known:
+            known.add(message["messageId"])
             batch.messages.append(message_row(batch.writer.task_id, message))
 
 

@@ -139,8 +139,8 @@ def snapshots(tasks: Sequence[Task], *, artifacts: bool = True, history: bool = 
 
 
 def _add_history(found: dict[str, Snapshot]) -> None:
-    columns = ("task_id", "body", "event_sequence")
-    for task_id, body, sequence in Message.objects.filter(task__in=found).order_by("pk").values_list(*columns):
+    messages = Message.objects.filter(task__in=found).order_by()  # sorting here costs less than the ORM's ORDER BY
+    for _, task_id, body, sequence in sorted(messages.values_list("pk", "task_id", "body", "event_sequence")):
         task = found[task_id].task
         # A status' message is history once another status has come; what is newer than the row isn't said yet.
         if sequence == 0 or (sequence != task.status_sequence and sequence <= task.last_sequence):
@@ -155,7 +155,7 @@ def _add_artifacts(found: dict[str, Snapshot]) -> None:
 def _artifact_texts(tasks: Sequence[Task]) -> dict[str, list[str]]:
     """Texts by task id. A row newer than its task row means that a fold ran in between: that task is read again."""
     by_task: dict[str, list[Artifact]] = defaultdict(list)
-    for row in Artifact.objects.filter(task__in=tasks).order_by("pk"):
+    for row in sorted(Artifact.objects.filter(task__in=tasks).order_by(), key=lambda row: row.pk):
         by_task[row.task_id].append(row)
     again = [task for task in tasks if any(row.through > task.folded_sequence for row in by_task[task.pk])]
     tails: dict[str, Artifacts] = {}

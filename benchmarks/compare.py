@@ -42,9 +42,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Floor:
-    """What must hold: `ours / peer`, or the other way round where less is better, is at least `at_least`.
+    """What must hold: `ours / peer` is at least `at_least`, or under it where less is better.
 
-    `ours` and `peer` are (side, probe, figure); `right` says whether a run of ours counts at all.
+    `ours` and `peer` are (side, probe, figure).
     """
 
     name: str
@@ -278,6 +278,7 @@ def compare(arguments: argparse.Namespace) -> bool:
 def main() -> None:
     """Exit 0: measured, whatever came out; 1: a side could not be measured; 130: interrupted, all is taken down."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it otherwise
     arguments = _arguments()
     action: Callable[[], Any] = lambda: serve(arguments.serve) if arguments.serve else compare(arguments)  # noqa: E731
     try:

@@ -11,7 +11,7 @@ from a2a.types import Message, SendMessageRequest
 from a2a.types import Task as ProtoTask
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
-from django.db.models import Exists, F
+from django.db.models import Exists, F, OuterRef, Subquery
 from django.db.models.functions import Now
 
 from a2a_django import event_log, snapshots
@@ -74,17 +74,13 @@ def worker() -> str:
 
 def claim(turn_id: int) -> Claim | None:
     """Takes the lease for a queued turn; None where it is not its turn, or another copy of the job has it."""
-    task_id = Turn.objects.queued().filter(pk=turn_id).values_list("task_id", flat=True).first()
-    if task_id is None:
-        return None
-    lease = leases.token()
+    queued = Turn.objects.queued().filter(pk=turn_id)
+    earlier = Turn.objects.filter(task=OuterRef("pk"), pk__lt=turn_id).exclude(state__in=ENDED)
+    free = Task.objects.live().filter(~Exists(earlier), pk=Subquery(queued.values("task_id")), lease="")
     with transaction.atomic():
-        earlier = Turn.objects.filter(task_id=task_id, pk__lt=turn_id).exclude(state__in=ENDED)
-        free = Task.objects.live().filter(~Exists(earlier), pk=task_id, lease="")
-        if not free.update(lease=lease, lease_expires=leases.expiry()):
+        if not free.update(lease=leases.token(), lease_expires=leases.expiry()):
             return None
         turn = Turn.objects.select_related("task__agent", "task__tenant", "message", "user").get(pk=turn_id)
-        queued = Turn.objects.queued().filter(pk=turn_id)
         if not queued.update(**running(), start_sequence=turn.task.last_sequence):
             transaction.set_rollback(True)
             return None

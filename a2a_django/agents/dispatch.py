@@ -15,6 +15,8 @@ from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
+# Kombu alone would keep the request's thread for six seconds of retries, and for minutes where packets are dropped.
+IMPATIENT = {"max_retries": 1, "interval_start": 0.1, "socket_connect_timeout": 2}
 BROKER_REST = 5.0  # seconds for which a broker that failed is not asked again: an attempt takes its time
 _broker_failed = -BROKER_REST
 
@@ -55,7 +57,10 @@ def _publish(turn_id: int) -> None:
     if time.monotonic() - _broker_failed < BROKER_REST:
         return
     try:
-        run_turn.apply_async((turn_id,), retry=False)
+        with run_turn.app.producer_or_acquire() as producer:
+            options = producer.connection.transport_options
+            producer.connection.transport_options = {**IMPATIENT, **options}
+            run_turn.apply_async((turn_id,), producer=producer, retry=False)
     except Exception as error:  # whatever the broker's client raises: the turn is safe in the database
         _broker_failed = time.monotonic()
         log.error("The broker did not take turn %s, it stays queued: %s", turn_id, accidents.place(error))

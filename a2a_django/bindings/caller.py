@@ -18,10 +18,10 @@ from a2a_django.settings import a2a_settings
 
 def agent(slug: str) -> Agent:
     """The enabled agent called `slug`; NotFoundError."""
-    found = Agent.objects.filter(slug=slug, enabled=True).first()
-    if found is None:
-        raise errors.NotFoundError("There is no such agent")
-    return found
+    try:
+        return Agent.objects.get(slug=slug, enabled=True)
+    except Agent.DoesNotExist:
+        raise errors.NotFoundError("There is no such agent") from None
 
 
 def version(request: Request) -> str:
@@ -63,9 +63,10 @@ def _agreed(*slugs: str) -> str:
 def _enter(made: Caller, slug: str) -> None:
     if not slug or (made.tenant and made.tenant.slug == slug):
         return
-    made.tenant = Tenant.objects.filter(slug=slug, enabled=True).first()
-    if made.tenant is None:
-        raise errors.NotFoundError("There is no such tenant")
+    try:
+        made.tenant = Tenant.objects.get(slug=slug, enabled=True)
+    except Tenant.DoesNotExist:
+        raise errors.NotFoundError("There is no such tenant") from None
 
 
 def _build_context(request: Request, made: Caller) -> None:

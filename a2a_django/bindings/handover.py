@@ -11,8 +11,10 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# What Django and the middleware say of the empty response that isn't sent.
-NOT_OURS = {b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"etag"}
+# On the empty response that isn't sent: a middleware that answers otherwise leaves it out.
+MARK = "x-a2a-handed-over"
+# What Django and the middleware say of that response alone.
+NOT_OURS = {b"content-length", b"content-type", b"content-encoding", b"transfer-encoding", b"etag", MARK.encode()}
 
 
 FollowUp = Callable[[Any, Receive, Send], Awaitable[None]]
@@ -44,7 +46,8 @@ class Handover:
             if self.follow_up is None:
                 await send(message)
             elif message["type"] == "http.response.start":
-                if message["status"] == 200:
+                names = {pair[0].lower() for pair in message["headers"]}
+                if message["status"] == 200 and MARK.encode() in names:
                     self.headers = [pair for pair in message["headers"] if pair[0].lower() not in NOT_OURS]
                 else:  # a middleware has overruled the view
                     self.follow_up = None
@@ -77,7 +80,7 @@ def available(request: HttpRequest) -> Handover | None:
 def hand_over(handover: Handover, follow_up: FollowUp) -> HttpResponse:
     """Leaves `follow_up`; the response returned here is what Django and the middleware see."""
     handover.follow_up = follow_up
-    return HttpResponse(headers={"Cache-Control": "no-store"})
+    return HttpResponse(headers={"Cache-Control": "no-store", MARK: "1"})
 
 
 def answer_later(respond: Callable[[], Awaitable[HttpResponse]]) -> FollowUp:

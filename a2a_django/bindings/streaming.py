@@ -64,6 +64,8 @@ class EventStream(AsyncConsumer):
         except Exception as error:
             return await handover.send(self.view.handle_exception(error), send)
         await send(handover.start("text/event-stream", headers=HEADERS))
+        # Daphne keeps the headers back until there is a body, and a resumed stream may have none for a while.
+        await send({"type": "http.response.body", "body": b"", "more_body": True})
         async for chunk in self._chunks():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -32,12 +33,22 @@ Outcome = str | Waiting | Stream | HttpResponse
 JSON_TYPES = ("application/json", "application/a2a+json")
 
 
+class Unread(BaseParser):
+    """Leaves the body alone, which is read raw: DRF sees none in a chunked request. A CSRF check asks for a form."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
 class AnyAccept(BaseContentNegotiation):
     """The bindings answer in one format, whatever Accept and `?format=` say (A2A 11.1, 11.5)."""
 
     def select_parser(self, request: Request, parsers: Any) -> Any:
-        """Bodies are read raw: DRF sees no body in a chunked request."""
-        return None
+        """The one that there is."""
+        return parsers[0]
 
     def select_renderer(self, request: Request, renderers: Any, format_suffix: str | None = None) -> Any:
         """The one that there is."""
@@ -51,7 +62,7 @@ class A2AView(APIView):
     """
 
     renderer_classes = (JSONRenderer,)
-    parser_classes = ()
+    parser_classes = (Unread,)
     content_negotiation_class = AnyAccept
     versioning_class = None
     metadata_class = None
@@ -95,7 +106,7 @@ class A2AView(APIView):
         self.ear = Ear()
         self.request = self.initialize_request(request, *args, **kwargs)
         try:
-            response = await self._conclude(await database.requests.run(self._begin))
+            response = await self._conclude(await database.requests.run_for_request(self._begin))
         except Exception as error:
             response = self.handle_exception(error)
         return self.finalize_response(self.request, cast(Response, response), *args, **kwargs)

@@ -23,10 +23,10 @@ def get_task(caller: Caller, request: GetTaskRequest) -> str:
 
 def visible_task(caller: Caller, task_id: str) -> Task:
     """The task that `caller` may see; not found and not theirs are the same TaskNotFoundError."""
-    task = Task.objects.visible_to(caller).filter(pk=task_id).first()
-    if task is None:
-        raise errors.TaskNotFoundError(data={"taskId": task_id[:100]})
-    return task
+    try:
+        return Task.objects.visible_to(caller).get(pk=task_id)
+    except Task.DoesNotExist:
+        raise errors.TaskNotFoundError(data={"taskId": task_id[:100]}) from None
 
 
 def history_length(request: GetTaskRequest | ListTasksRequest | SendMessageConfiguration) -> int | None:
@@ -44,7 +44,9 @@ def list_tasks(caller: Caller, request: ListTasksRequest) -> str:
     tasks = _filtered(caller, request)
     total = tasks.count()
     seal = _seal(caller, request)
-    found = list(_after(tasks, request.page_token, seal).order_by("-status_timestamp", "-pk")[: size + 1])
+    # The tenant is one for all rows; without it PostgreSQL doesn't see that the index gives the order where it is null.
+    ordered = _after(tasks, request.page_token, seal).order_by("-tenant_id", "-status_timestamp", "-pk")
+    found = list(ordered[: size + 1])
     token = (
         signing.dumps([found[size - 1].status_timestamp.isoformat(), found[size - 1].pk], salt=seal)
         if len(found) > size

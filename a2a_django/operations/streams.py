@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
-from django.db.models import Exists
+from django.db import connections, router
 
 from a2a_django import database, snapshots
 from a2a_django.agents import card
@@ -132,10 +132,17 @@ def _news(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bo
 
 
 def _events(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    ended = Turn.objects.filter(pk=turn_id or 0, state__in=ENDED)
-    rows = Event.objects.after(task_id, after).annotate(over=Exists(ended))[:CHUNK]
-    found = list(rows.values_list("sequence", "body", "state", "over"))
+    with connections[router.db_for_read(Event)].cursor() as cursor:
+        cursor.execute(_AFTER, [turn_id or 0, *ENDED, task_id, after, CHUNK])
+        found = cursor.fetchall()
     if not found:
         return [], False
-    over = found[-1][2] in TERMINAL or (found[-1][3] and len(found) < CHUNK)
+    over = found[-1][2] in TERMINAL or (bool(found[-1][3]) and len(found) < CHUNK)
     return [(sequence, body) for sequence, body, _, _ in found], over
+
+
+# The one query that runs for each event and each reader: as SQL it costs a quarter of what the ORM takes to make it.
+_AFTER = """
+    SELECT sequence, body, state, EXISTS (SELECT 1 FROM a2a_django_turn WHERE id = %s AND state IN (%s, %s))
+    FROM a2a_django_event WHERE task_id = %s AND sequence > %s ORDER BY sequence LIMIT %s
+"""

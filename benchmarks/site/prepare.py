@@ -1,4 +1,4 @@
-"""Makes the tables and the agent: `DJANGO_SETTINGS_MODULE=benchmarks.site.settings python -m benchmarks.site.prepare`."""
+"""Makes the tables and the agent: `python -m benchmarks.site.prepare`, with benchmarks.site.settings."""
 
 import django
 from django.core.management import call_command

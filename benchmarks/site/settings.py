@@ -7,8 +7,8 @@ import os
 
 os.environ |= {"DEBUG": "False", "SECRET_KEY": "only-for-the-benchmark", "ALLOWED_HOSTS": "*", "A2A_BASE_URL": ""}
 
-from example_project.settings import *  # noqa: E402, F403
-from example_project.settings import INSTALLED_APPS, MIDDLEWARE  # noqa: E402
+from example_project.settings import *  # noqa: F403
+from example_project.settings import INSTALLED_APPS, MIDDLEWARE
 
 INSTALLED_APPS = [*INSTALLED_APPS, "benchmarks.site.apps.BenchConfig"]
 

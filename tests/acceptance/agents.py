@@ -22,7 +22,7 @@ async def gate(name: str) -> None:
     """Waits until the test opens the gate; another process may do that."""
     folder = Path(os.environ[GATES])
     (folder / f"{name}.waiting-{os.getpid()}-{id(asyncio.current_task())}").touch()
-    while not ((folder / name).exists() or (folder / "all").exists()):
+    while not ((folder / name).exists() or (folder / "all").exists()):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 
 
@@ -50,8 +50,8 @@ class _Run:
         """The Task if it is new, and WORKING."""
         context = self.context
         if context.current_task is None:
-            state = TaskState.TASK_STATE_SUBMITTED
-            await self.queue.enqueue_event(new_task(context.task_id, context.context_id, state, history=[context.message]))
+            ids, state = (context.task_id, context.context_id), TaskState.TASK_STATE_SUBMITTED
+            await self.queue.enqueue_event(new_task(*ids, state, history=[context.message]))
         await self.updater.start_work()
 
     async def do_chunks(self, number: str) -> None:

@@ -82,9 +82,12 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     database = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_acceptance_{os.getpid()}")
     database.create()
     try:
-        Site(tmp_path_factory.mktemp("seed"), database).prepare()
+        site = Site(tmp_path_factory.mktemp("seed"), database)
+        with site.stack:
+            site.prepare()
         yield database
     finally:
+        database.close()
         database.drop()
 
 

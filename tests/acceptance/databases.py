@@ -1,6 +1,7 @@
 """The site's database as it really is, read without Django."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +19,10 @@ class Database(Protocol):
         """What `query`, with `?` for each parameter, finds."""
         ...
 
+    def close(self) -> None:
+        """Lets go of it."""
+        ...
+
 
 class Sqlite:
     """A file."""
@@ -29,12 +34,17 @@ class Sqlite:
         with closing(sqlite3.connect(self._file, timeout=20)) as connection:
             return connection.execute(query, parameters).fetchall()
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class Postgres:
     """A database of our own on the server that TEST_POSTGRES_URL names."""
 
     def __init__(self, server: str, name: str) -> None:
         self._server, self.name = server, name
+        self._connection: psycopg.Connection | None = None
+        self._lock = threading.Lock()
         self.url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
     def create(self) -> None:
@@ -48,10 +58,13 @@ class Postgres:
             connection.execute(statement)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            return connection.execute(query.replace("?", "%s"), parameters).fetchall()
+        with self._lock:
+            if self._connection is None:
+                self._connection = psycopg.connect(self.url, autocommit=True)
+            return self._connection.execute(query.replace("?", "%s"), parameters).fetchall()
 
-    def connections(self, application: str) -> list[str]:
-        """The state of each connection of that process."""
-        query = "SELECT state FROM pg_stat_activity WHERE datname = ? AND application_name = ?"
-        return [state for (state,) in self.rows(query, self.name, application)]
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None

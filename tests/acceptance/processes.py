@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,10 @@ def answers(port: int) -> bool:
 class Process:
     """A process in a session of its own, its output in a file."""
 
-    def __init__(self, name: str, command: list[str], log: Path, environment: dict[str, str]) -> None:
-        self.name, self.log, self._command, self._environment = name, log, command, environment
+    def __init__(
+        self, name: str, command: list[str], log: Path, environment: dict[str, str], cwd: Path = CHECKOUT
+    ) -> None:
+        self.name, self.log, self._command, self._environment, self._cwd = name, log, command, environment, cwd
         self._popen: subprocess.Popen[bytes] | None = None
 
     def start(self, ready: Callable[["Process"], Any]) -> "Process":
@@ -65,7 +67,7 @@ class Process:
         with self.log.open("ab") as output:
             self._popen = subprocess.Popen(
                 self._command,
-                cwd=CHECKOUT,
+                cwd=self._cwd,
                 env=environment | self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -107,11 +109,9 @@ class Process:
             try:
                 self.wait(seconds)
             except subprocess.TimeoutExpired:
-                print(f"{self.name} did not end by itself")  # noqa: T201
-        try:
+                print(f"{self.name} did not end by itself")
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._popen.wait(5)
 
     def said(self, pattern: str, after: int = 0) -> bool:
@@ -123,7 +123,7 @@ class Process:
     @property
     def threads(self) -> int:
         """How many threads it has."""
-        return int(re.search(r"^Threads:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.M)[1])
+        return int(re.search(r"^Threads:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)[1])
 
     @property
     def sockets(self) -> int:

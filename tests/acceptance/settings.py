@@ -8,7 +8,7 @@ from example_project.settings import A2A as SITE_A2A
 
 A2A = {
     **SITE_A2A,
-    "EXECUTORS": ["tests.acceptance.agents.Script", "tests.acceptance.agents.Hang"],
+    "EXECUTORS": ["tests.acceptance.agents.Script"],
     "LOOK_SECONDS": 5,  # so long that a test fails where rings get lost
     **json.loads(os.environ.get("ACCEPTANCE_A2A", "{}")),
 }

@@ -23,11 +23,13 @@ class Site:
 
     def __init__(self, folder: Path, database: Database, **environment: str) -> None:
         self.folder, self.database = folder, database
-        self.gates = folder / f"gates-{uuid4()}"
+        self.gates = folder / f"gates-{uuid4().hex[:8]}"
         self.gates.mkdir()
         self.web: list[Web] = []
         self.workers: list[Process] = []
         self.stack = ExitStack()
+        self.stack.callback(database.close)
+        self._http = self.stack.enter_context(httpx.Client(headers=HEADERS, timeout=20, verify=False))
         self._environment = {
             "DJANGO_SETTINGS_MODULE": "tests.acceptance.settings",
             "PYTHONPATH": str(CHECKOUT),
@@ -47,7 +49,15 @@ class Site:
     def environment(self, name: str, **a2a: Any) -> dict[str, str]:
         """What a process of this site called `name` is told; `a2a` are settings that it has besides."""
         told = json.loads(self._environment.get("ACCEPTANCE_A2A", "{}")) | a2a
-        return self._environment | {"PGAPPNAME": name, "ACCEPTANCE_A2A": json.dumps(told)}
+        return self._environment | {"PGAPPNAME": self.application(name), "ACCEPTANCE_A2A": json.dumps(told)}
+
+    def application(self, name: str) -> str:
+        """What PostgreSQL calls the connections of the process `name`; sites share the server."""
+        return f"{name} {self.gates.name}"[:63]
+
+    def set(self, **environment: str) -> None:
+        """For processes that start from now on."""
+        self._environment |= environment
 
     def prepare(self) -> "Site":
         """Migrates the database and makes agents and users."""
@@ -96,6 +106,11 @@ class Site:
         """The ids of all tasks, hidden ones too."""
         return [task for (task,) in self.database.rows("SELECT id FROM a2a_django_task ORDER BY created_at")]
 
+    def connections(self, process: Process) -> list[str]:
+        """The state of each PostgreSQL connection of a process."""
+        query = "SELECT state FROM pg_stat_activity WHERE application_name = ?"
+        return [state for (state,) in self.database.rows(query, self.application(process.name))]
+
     def turns(self, task: str) -> list[str]:
         """The states of a task's turns."""
         found = self.database.rows("SELECT state FROM a2a_django_turn WHERE task_id = ? ORDER BY id", task)
@@ -115,7 +130,7 @@ class Site:
         if owner:
             auth = (self.database.rows("SELECT username FROM auth_user WHERE id = ?", int(owner))[0][0], "secret")
         url = f"{self.url}/a2a/{agent}/tasks/{task}"
-        response = httpx.get(url, headers=HEADERS, auth=auth, timeout=20, verify=False)
+        response = self._http.get(url, auth=auth)
         return response.status_code, response.json()
 
     def unfinished(self) -> list[tuple[Any, ...]]:
@@ -169,9 +184,9 @@ SERVERS = {
 @contextmanager
 def embedded(folder: Path, **a2a: Any) -> Iterator[Site]:
     """SQLite, executors in the web process; none is started yet."""
-    site = Site(folder, Sqlite(folder / "site.sqlite3"), ACCEPTANCE_A2A=json.dumps(a2a)).prepare()
+    site = Site(folder, Sqlite(folder / "site.sqlite3"), ACCEPTANCE_A2A=json.dumps(a2a))
     with site.stack:
-        yield site
+        yield site.prepare()
 
 
 @contextmanager

@@ -8,7 +8,18 @@ import httpx
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest
 
-from tests.acceptance.clients import CANCELED, COMPLETED, INPUT_REQUIRED, connect, numbers, raw, read, send, stream, text_of
+from tests.acceptance.clients import (
+    CANCELED,
+    COMPLETED,
+    INPUT_REQUIRED,
+    connect,
+    numbers,
+    raw,
+    read,
+    send,
+    stream,
+    text_of,
+)
 from tests.acceptance.conftest import SERVICES, STREAMING, listen, subscriptions
 from tests.acceptance.processes import until
 
@@ -91,7 +102,10 @@ async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
     web = site.serve()
     site.work()
     listen(web, layer)
-    async with raw(web) as http, http.stream("work; chunks 2; wait one; chunks 2; wait two; chunks 2; complete") as events:
+    async with (
+        raw(web) as http,
+        http.stream("work; chunks 2; wait one; chunks 2; wait two; chunks 2; complete") as events,
+    ):
         seen = await read(events, 4)
         heard = subscriptions(layer)
         layer.stop()
@@ -177,8 +191,7 @@ async def test_a_web_process_stops_with_idle_streams(make_embedded, server, stop
                 with pytest.raises(httpx.TransportError):
                     await read(events)
     successor = site.serve(server)
-    async with connect(successor) as client, raw(successor) as http:
-        async with http.subscribe(task.id, after=seen[0]) as events:
-            await stream(client, "work; complete", task=task.id)
-            assert [event.sequence for event in await read(events)] == [seen[0] + 1, seen[0] + 2]
+    async with connect(successor) as client, raw(successor) as http, http.subscribe(task.id, after=seen[0]) as events:
+        await stream(client, "work; complete", task=task.id)
+        assert [event.sequence for event in await read(events)] == [seen[0] + 1, seen[0] + 2]
     assert "Traceback" not in web.log.read_text()

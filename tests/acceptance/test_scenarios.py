@@ -5,11 +5,16 @@ import json
 from contextlib import aclosing
 
 import pytest
+from a2a.client.errors import A2AClientError
 from a2a.types import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
 )
 from a2a.utils.errors import (
     A2AError,
@@ -20,13 +25,6 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from google.protobuf.json_format import MessageToDict
-from a2a.client.errors import A2AClientError
-from a2a.types import (
-    DeleteTaskPushNotificationConfigRequest,
-    GetTaskPushNotificationConfigRequest,
-    ListTaskPushNotificationConfigsRequest,
-    TaskPushNotificationConfig,
-)
 
 from tests.acceptance.clients import (
     BINDINGS,
@@ -81,7 +79,7 @@ async def test_polling(place, binding):
         place.site.open("door")
         async with connect(place.elsewhere, binding=binding) as other:
             while (found := await other.get_task(GetTaskRequest(id=task.id))).status.state != COMPLETED:
-                await asyncio.sleep(0.02)
+                pass
         assert found.artifacts[0].parts[-1].text == "3 "
 
 
@@ -157,7 +155,7 @@ async def test_input_required_is_resumed_at_another_web_process(place, binding):
         texts = [message.parts[0].text for message in task.history]
         assert texts == ["work; chunks 2; ask Which one?", "Which one?", "work; dump; complete"]
         told = json.loads(task.artifacts[1].parts[0].text)
-        assert told["history"] == [task.history[0].message_id]  # the question is in the status of the task it was handed
+        assert told["history"] == [task.history[0].message_id]  # the question stood in the status
 
 
 @streaming
@@ -239,44 +237,52 @@ async def running_task(place, gate):
 @streaming
 async def test_subscribe_from_a_second_client(place, binding):
     """CASES 60: the snapshot and what follows make the whole."""
-    async with connect(place.here, binding=binding) as client, connect(place.elsewhere, binding=binding) as other:
-        async with aclosing(client.send_message(request("work; chunks 3; wait door; chunks 3; complete"))) as events:
-            begun = await until_event(events, "artifact_update", 3)
-            task_id = begun[0].task.id
-            async with aclosing(other.subscribe(SubscribeToTaskRequest(id=task_id))) as subscribed:
-                snapshot = await anext(subscribed)
-                assert snapshot.task.status.state == WORKING
-                assert text_of([snapshot]) == numbers(1, 3)
-                place.site.open("door")
-                rest = [event async for event in subscribed]
-            assert rest == [event async for event in events]
-            assert text_of([snapshot, *rest]) == numbers(1, 6)
+    sent = request("work; chunks 3; wait door; chunks 3; complete")
+    async with (
+        connect(place.here, binding=binding) as client,
+        connect(place.elsewhere, binding=binding) as other,
+        aclosing(client.send_message(sent)) as events,
+    ):
+        begun = await until_event(events, "artifact_update", 3)
+        task_id = begun[0].task.id
+        async with aclosing(other.subscribe(SubscribeToTaskRequest(id=task_id))) as subscribed:
+            snapshot = await anext(subscribed)
+            assert snapshot.task.status.state == WORKING
+            assert text_of([snapshot]) == numbers(1, 3)
+            place.site.open("door")
+            rest = [event async for event in subscribed]
+        assert rest == [event async for event in events]
+        assert text_of([snapshot, *rest]) == numbers(1, 6)
 
 
 @streaming
 async def test_one_of_several_subscribers_leaves_and_one_comes_late(place, binding):
     """CASES 61."""
-    async with connect(place.here, binding=binding) as client, connect(place.elsewhere, binding=binding) as other:
-        async with aclosing(client.send_message(request("work; wait one; chunks 3; wait two; chunks 3; complete"))) as own:
-            task_id = (await until_event(own, "status_update"))[0].task.id
+    sent = request("work; wait one; chunks 3; wait two; chunks 3; complete")
+    async with (
+        connect(place.here, binding=binding) as client,
+        connect(place.elsewhere, binding=binding) as other,
+        aclosing(client.send_message(sent)) as own,
+    ):
+        task_id = (await until_event(own, "status_update"))[0].task.id
 
-            async def subscribe(one):
-                events = one.subscribe(SubscribeToTaskRequest(id=task_id))
-                assert (await anext(events)).HasField("task")
-                return events
+        async def subscribe(one):
+            events = one.subscribe(SubscribeToTaskRequest(id=task_id))
+            assert (await anext(events)).HasField("task")
+            return events
 
-            staying, leaving, elsewhere = await subscribe(client), await subscribe(client), await subscribe(other)
-            place.site.open("one")
-            await until_event(leaving, "artifact_update")
-            await leaving.aclose()
-            seen = await until_event(elsewhere, "artifact_update", 3)
-            late = await subscribe(other)
-            place.site.open("two")
-            all_of_it = [event async for event in staying]
-            assert seen + [event async for event in elsewhere] == all_of_it
-            assert [event async for event in late] == all_of_it[3:]
-            assert [event async for event in own] == all_of_it
-            assert text_of(all_of_it) == numbers(1, 6)
+        staying, leaving, elsewhere = await subscribe(client), await subscribe(client), await subscribe(other)
+        place.site.open("one")
+        await until_event(leaving, "artifact_update")
+        await leaving.aclose()
+        seen = await until_event(elsewhere, "artifact_update", 3)
+        late = await subscribe(other)
+        place.site.open("two")
+        all_of_it = [event async for event in staying]
+        assert seen + [event async for event in elsewhere] == all_of_it
+        assert [event async for event in late] == all_of_it[3:]
+        assert [event async for event in own] == all_of_it
+        assert text_of(all_of_it) == numbers(1, 6)
 
 
 @streaming
@@ -387,7 +393,9 @@ async def test_errors(place, binding):
             await send(client, "complete", task=(await send(client, "work; ask What?")).task.id, context="another")
     async with connect(place.here, "silent", binding) as client:
         with pytest.raises(PushNotificationNotSupportedError):
-            await client.create_task_push_notification_config(TaskPushNotificationConfig(task_id=ended, url="https://a.b"))
+            await client.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id=ended, url="https://a.b")
+            )
     async with connect(place.here, "private", binding) as client:
         with pytest.raises(A2AClientError, match="401"):
             await client.get_task(GetTaskRequest(id=ended))

@@ -436,16 +436,16 @@ def test_a_request_without_a_message_is_refused(client, request_):
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999"])
 def test_numbers_that_are_none_are_refused(client, number):
     """CASES 16."""
-    part = '{"data":{"n":%s}}' % number
-    error = refused(client, f'{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}'.encode())
+    raw = json.dumps({"message": message(parts=[{"data": {"n": "?"}}])}).replace('"?"', number)
+    error = refused(client, raw.encode())
     assert error.reason == "INVALID_JSON"
 
 
 @pytest.mark.parametrize("text", ["a\\u0000b", "\\ud800", "\\udc00\\ud800"])
 def test_text_that_no_database_holds_is_refused(client, text):
     """CASES 18."""
-    part = '{"text":"%s"}' % text
-    error = refused(client, f'{{"message":{{"messageId":"m","role":"ROLE_USER","parts":[{part}]}}}}'.encode())
+    raw = json.dumps({"message": message("?")}).replace("?", text)
+    error = refused(client, raw.encode())
     assert error.reason == "INVALID_JSON"
 
 

@@ -1,0 +1,123 @@
+"""CancelTask over every binding (DESIGN 5.6)."""
+
+import pytest
+
+from a2a_django.models import Event, Turn
+from tests.clients import Error, artifact, kinds, message, state
+from tests.executors import SECRET
+
+WORKS = "task working wait:here completed"
+
+
+@pytest.fixture
+def running(make_client, gate):
+    """running(executor="Script"): a client and a task that its executor works at."""
+
+    def make(executor="Script", script=WORKS):
+        client = make_client(executor)
+        task = client.task(script, returnImmediately=True)
+        gate("here").reached()
+        return client, task
+
+    return make
+
+
+def refused(call, reason):
+    with pytest.raises(Error) as error:
+        call()
+    assert error.value.reason == reason
+    assert SECRET.encode() not in error.value.response.body
+
+
+@pytest.mark.parametrize("executor", ["Script", "EmptyCancel", "CancelRaises"])
+def test_cancel_of_a_running_task(running, executor):
+    """Whatever `cancel()` says, the task ends CANCELED, and nothing follows."""
+    client, task = running(executor)
+    stream = client.subscribe(task["id"])
+    canceled = client.cancel(task["id"])
+
+    assert state(canceled) == "CANCELED"
+    assert client.get(task["id"]) == canceled
+    assert kinds(stream.all())[-1] == "CANCELED"
+    assert Event.objects.filter(task=task["id"], state="TASK_STATE_CANCELED").count() == 1
+
+
+def test_a_cancel_that_hangs_is_ended_without_the_executor(running, a2a):
+    client, task = running("CancelHangs")
+    a2a(CANCEL_TIMEOUT=0.05)
+
+    assert state(client.cancel(task["id"])) == "CANCELED"
+
+
+def test_an_executor_that_clings_on_is_not_heard(running, a2a, gate):
+    client, task = running("ClingOn")
+    a2a(CANCEL_TIMEOUT=0.05)
+
+    assert state(client.cancel(task["id"])) == "CANCELED"
+    gate("cling").open()
+    assert "artifacts" not in client.get(task["id"])
+
+
+def test_a_refused_cancel_lets_the_turn_run_on(running, gate, eventually):
+    client, task = running("RefuseCancel")
+    stream = client.subscribe(task["id"])
+    next(stream)
+
+    for _ in range(2):
+        refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+    gate("here").open()
+    assert kinds(stream.all()) == ["COMPLETED"]
+    refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+
+
+def test_an_executor_that_is_done_just_then_wins(running):
+    client, task = running("CompleteOnCancel")
+
+    refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+    assert state(client.get(task["id"])) == "COMPLETED"
+
+
+def test_a_waiting_send_is_answered_by_the_canceled_task(client, gate):
+    pending = client.sending(WORKS)
+    gate("here").reached()
+    (task,) = client.list()["tasks"]
+    client.cancel(task["id"])
+
+    assert state(pending()["task"]) == "CANCELED"
+
+
+@pytest.mark.parametrize("executor", ["Script", "RefuseCancel"])
+def test_cancel_of_a_parked_task_needs_no_executor(make_client, executor):
+    client = make_client(executor)
+    task = client.task("task artifact:a:b input:what?")
+    canceled = client.cancel(task["id"])
+
+    assert (state(canceled), artifact(canceled)) == ("CANCELED", "b")
+    refused(lambda: client.send(message("completed", taskId=task["id"])), "UNSUPPORTED_OPERATION")
+
+
+@pytest.mark.parametrize("script", ["task completed", "task failed", "task rejected"])
+def test_cancel_of_an_ended_task_is_refused(client, script):
+    task = client.task(script)
+    refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+    assert client.get(task["id"]) == task
+
+
+def test_cancel_of_a_canceled_task_is_refused(client):
+    task = client.task("task input:what?")
+    client.cancel(task["id"])
+    refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+
+
+def test_cancel_of_an_unknown_task(client):
+    refused(lambda: client.cancel("nobody's"), "TASK_NOT_FOUND")
+
+
+def test_a_turn_that_waited_for_its_turn_ends_with_the_task(running, eventually):
+    client, task = running()
+    follow_up = client.sending(message("completed", taskId=task["id"]))
+    eventually(lambda: Turn.objects.count() == 2)
+    client.cancel(task["id"])
+
+    assert state(follow_up()["task"]) == "CANCELED"
+    assert eventually(lambda: set(Turn.objects.values_list("state", flat=True)) == {"done", "failed"})

@@ -1,0 +1,279 @@
+"""Agent cards: the public ones by HTTP (A2A 8), the extended one over every binding (A2A 3.1.11)."""
+
+import json
+
+import pytest
+from a2a.types import AgentCard
+from google.protobuf.json_format import ParseDict
+
+from a2a_django.models import Agent, AgentSkill
+from tests.clients import Error, Site, message
+
+CARD = "/a2a/test/.well-known/agent-card.json"
+DEFAULT = "/.well-known/agent-card.json"
+
+
+@pytest.fixture
+def agent(site, make_agent):
+    made = make_agent(executor="tests.executors.Script")
+    AgentSkill.objects.create(agent=made, skill_id="talk", name="Talk", description="Talks.", tags=["t"])
+    AgentSkill.objects.create(agent=made, skill_id="more", name="More", description="More.", visibility="authenticated")
+    return made
+
+
+# --- the public card
+
+
+def test_the_card_says_what_the_site_does(site, agent):
+    response = site.get(CARD)
+    card = response.json()
+
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+    ParseDict(card, AgentCard())
+    assert (card["name"], card["description"], card["version"]) == ("Test", "An agent for tests.", "1.0.0")
+    assert card["capabilities"]["streaming"] is card["capabilities"]["pushNotifications"] is True
+    assert [skill["id"] for skill in card["skills"]] == ["talk"]
+    assert card["supportedInterfaces"] == [
+        {"url": "http://testserver/a2a/test", "protocolBinding": binding, "protocolVersion": "1.0"}
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    assert {"basic", "session"} == card["securitySchemes"].keys()
+
+
+def test_required_arrays_are_there_when_they_are_empty(site, make_agent):
+    make_agent()
+    assert site.get(CARD).json()["skills"] == []
+
+
+@pytest.mark.parametrize("path", [CARD, CARD + "/"])
+def test_no_card_path_redirects(site, agent, path):
+    assert site.get(path).status == 200
+
+
+def test_the_default_agents_card(site, make_agent):
+    assert site.get(DEFAULT).status == 404
+    assert site.get(DEFAULT).json()["error"]["details"][0]["reason"] == "NOT_FOUND"
+    make_agent(slug="one", is_default=True)
+    make_agent(slug="two", is_default=True, name="Two")
+
+    assert site.get(DEFAULT).json()["name"] == "Two"
+    assert site.get(DEFAULT).body == site.get("/a2a/two/.well-known/agent-card.json").body
+
+
+@pytest.mark.parametrize("slug", ["nobody", "off"])
+def test_no_card(site, make_agent, slug):
+    make_agent(slug="off", enabled=False, is_default=True)
+    assert site.get(f"/a2a/{slug}/.well-known/agent-card.json").status == 404
+    assert site.get(DEFAULT).status == 404
+
+
+def test_every_interface_url_answers_post_without_redirect(site, agent):
+    """CASES 1: byte for byte as the card says it."""
+    (url,) = {interface["url"] for interface in site.get(CARD).json()["supportedInterfaces"]}
+    path = url.removeprefix("http://testserver")
+    headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
+    rest = site.request("POST", path + "/message:send", json.dumps({"message": message()}).encode(), headers)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message()}}
+    rpc = site.request("POST", path, json.dumps(call).encode(), headers)
+
+    assert (rest.status, rpc.status) == (200, 200)
+    assert "task" in rest.json()
+    assert "task" in rpc.json()["result"]
+
+
+# --- caching (CASES 11)
+
+
+def test_a_card_that_is_known_is_not_sent_again(site, agent):
+    first = site.get(CARD)
+    etag = first.headers["etag"]
+    assert "max-age=300" in first.headers["cache-control"]
+
+    for known in (etag, f"W/{etag}", "*", f'"other", {etag}'):
+        response = site.get(CARD, **{"If-None-Match": known})
+        assert (response.status, response.body) == (304, b"")
+        assert response.headers["etag"] == etag
+        assert response.headers["cache-control"] == first.headers["cache-control"]
+    assert site.get(CARD, **{"If-None-Match": '"other"'}).body == first.body
+
+
+def test_a_card_changes_with_its_agent(site, agent):
+    before = site.get(CARD)
+    assert site.get(CARD).headers["etag"] == before.headers["etag"]
+    AgentSkill.objects.filter(skill_id="talk").update(name="Speak")
+    after = site.get(CARD, **{"If-None-Match": before.headers["etag"]})
+
+    assert after.status == 200
+    assert after.json()["skills"][0]["name"] == "Speak"
+    assert after.headers["etag"] != before.headers["etag"]
+
+
+def test_head(site, agent):
+    """CASES 15."""
+    got, head = site.get(CARD), site.request("HEAD", CARD)
+    assert head.status == 200  # the body is left out by the server, as Django expects
+    assert {name: head.headers[name] for name in ("etag", "content-type", "cache-control", "content-length")} == {
+        name: got.headers[name] for name in ("etag", "content-type", "cache-control", "content-length")
+    }
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_a_card_is_only_read(site, agent, method):
+    response = site.request(method, CARD, b"{}")
+    assert response.status == 405
+    assert response.json()["error"]["details"][0]["reason"] == "METHOD_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "*/*"])
+def test_a_card_is_json_whatever_is_asked_for(site, agent, accept):
+    """CASES 15."""
+    response = site.get(CARD + "?format=api", Accept=accept)
+    assert (response.status, response.headers["content-type"]) == (200, "application/json")
+
+
+# --- where it says the agent is (CASES 10)
+
+
+def urls(response):
+    return {interface["url"] for interface in response.json()["supportedInterfaces"]}
+
+
+def test_the_base_url(site, agent, a2a):
+    a2a(BASE_URL="https://agents.example.com/")
+    assert urls(site.get(CARD, Host="10.0.0.5:8000")) == {"https://agents.example.com/a2a/test"}
+
+
+def test_a_script_name(server, site, agent, a2a):
+    mounted = Site(server, root="/agents")
+    assert urls(mounted.get(CARD)) == {"http://testserver/agents/a2a/test"}
+
+
+def test_forwarded_headers_count_only_if_the_site_trusts_them(site, agent, settings):
+    forwarded = {"X-Forwarded-Host": "api.example.com", "X-Forwarded-Proto": "https"}
+    assert urls(site.get(CARD, **forwarded)) == {"http://testserver/a2a/test"}
+
+    settings.USE_X_FORWARDED_HOST = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    assert urls(site.get(CARD, **forwarded)) == {"https://api.example.com/a2a/test"}
+
+
+def test_a_host_that_is_not_the_sites(site, agent, settings):
+    """CASES 6, 10."""
+    settings.ALLOWED_HOSTS = ["testserver"]
+    response = site.get(CARD, Host="evil.test")
+    assert response.status == 400
+    assert b"evil.test/a2a" not in response.body
+
+
+def test_an_agents_own_interfaces(site, agent):
+    agent.interfaces.create(protocol_binding="GRPC", url="https://grpc.example.com", position=1)
+    agent.interfaces.create(protocol_binding="HTTP+JSON", position=2, tenant="acme")
+
+    assert site.get(CARD).json()["supportedInterfaces"] == [
+        {"url": "https://grpc.example.com", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+        {
+            "url": "http://testserver/a2a/test",
+            "protocolBinding": "HTTP+JSON",
+            "protocolVersion": "1.0",
+            "tenant": "acme",
+        },
+    ]
+
+
+# --- settings
+
+
+def test_the_modifier_has_the_last_word(site, agent, a2a):
+    def modify(card):
+        card.name = "Modified"
+        return card
+
+    before = site.get(CARD)
+    a2a(CARD_MODIFIER=modify)
+    assert site.get(CARD).json()["name"] == "Modified"
+    assert site.get(CARD).headers["etag"] != before.headers["etag"]
+
+
+def test_card_permissions(site, agent, make_user, a2a):
+    make_user("alice")
+    a2a(
+        CARD_PERMISSION_CLASSES=["rest_framework.permissions.IsAuthenticated"],
+        AUTHENTICATION_CLASSES=["tests.clients.BearerName"],
+    )
+    assert site.get(CARD).status == 401
+    assert site.get(CARD, Authorization="Bearer alice").status == 200
+    assert list(site.get(CARD, Authorization="Bearer alice").json()["securitySchemes"]) == ["bearer"]
+
+
+@pytest.mark.parametrize("off", ["site", "agent"])
+def test_a_card_says_that_nothing_streams(site, agent, a2a, off):
+    a2a(STREAMING=off != "site")
+    Agent.objects.update(streaming=off != "agent")
+    assert site.get(CARD).json()["capabilities"].get("streaming", False) is False
+
+
+# --- the extended card (CASES 78)
+
+
+@pytest.fixture
+def extended(client, make_user):
+    """A client of an agent that has an extended card."""
+    make_user("alice")
+    Agent.objects.update(extended_card=True)
+    agent = Agent.objects.get()
+    AgentSkill.objects.create(agent=agent, skill_id="talk", name="Talk", description="Talks.")
+    AgentSkill.objects.create(agent=agent, skill_id="more", name="More", description="M.", visibility="authenticated")
+    return client
+
+
+def refused(call):
+    with pytest.raises(Error) as error:
+        call()
+    return error.value
+
+
+def test_the_extended_card_has_more_skills(extended):
+    card = extended.as_("alice").extended_card()
+
+    assert [skill["id"] for skill in card["skills"]] == ["talk", "more"]
+    public = extended.site.get(CARD).json()
+    assert {**card, "skills": card["skills"][:1]} == public
+    assert public["capabilities"]["extendedAgentCard"] is True
+
+
+def test_the_extended_card_is_kept_by_no_cache(extended):
+    alice = extended.as_("alice")
+    call = (
+        alice.call("GET", "/extendedAgentCard") if alice.binding == "rest" else alice.call("GetExtendedAgentCard", {})
+    )
+    assert "no-store" in call.response().headers["cache-control"]
+
+
+def test_the_extended_card_is_for_authenticated_callers(extended):
+    error = refused(extended.extended_card)
+    assert (error.status, error.reason) == (401, "UNAUTHENTICATED")
+    assert error.response.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_the_extended_card_is_not_for_those_without_permission(extended, a2a):
+    a2a(PERMISSION_CLASSES=["rest_framework.permissions.IsAdminUser"])
+    assert refused(extended.as_("alice").extended_card).status == 403
+
+
+def test_an_agent_without_extended_card(client, make_user):
+    make_user("alice")
+    assert refused(client.as_("alice").extended_card).reason == "UNSUPPORTED_OPERATION"
+
+
+def test_an_extended_card_that_has_nothing_to_show(client, make_user):
+    make_user("alice")
+    Agent.objects.update(extended_card=True)
+    assert refused(client.as_("alice").extended_card).reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+
+
+def test_the_extended_card_of_a_tenant(extended, make_tenant):
+    make_tenant("acme")
+    card = extended.as_("alice").within("acme").extended_card()
+    assert {(one["url"], one["tenant"]) for one in card["supportedInterfaces"]} == {
+        ("http://testserver/a2a/test/acme", "acme")
+    }

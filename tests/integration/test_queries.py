@@ -1,0 +1,164 @@
+"""The indexes that the queries need are there and used: EXPLAIN on PostgreSQL (issue 2, point 3).
+
+Where the suite runs on another database, `test_on_postgres` runs these tests, and all that is about what databases
+do, in a pytest of its own on TEST_POSTGRES_URL.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from a2a.types import GetTaskRequest, ListTasksRequest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from a2a_django import operations
+from a2a_django.models import Artifact, Task
+from a2a_django.operations import streams
+
+TESTS = Path(__file__).parent.parent
+ON_POSTGRES = [
+    *("integration/test_queries.py", "integration/test_event_log.py"),
+    *("unit/test_database.py", "unit/test_doorbell.py"),
+]
+on_postgres = pytest.mark.vendor("postgresql")
+
+
+@pytest.mark.postgres
+@pytest.mark.skipif("os.environ.get('DATABASE_URL', '').startswith('postgres')", reason="runs on PostgreSQL already")
+def test_on_postgres(service_url):
+    """CASES 18, 46, 51, 58: what holds on the suite's database holds on PostgreSQL."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(TESTS / file for file in ON_POSTGRES)]
+    environment = {**os.environ, "DATABASE_URL": service_url("postgres")}
+    run = subprocess.run(
+        command, check=False, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=600
+    )
+    print(run.stdout)
+    assert run.returncode == 0, run.stdout[-5000:]
+    assert "database: postgresql" in run.stdout
+
+
+def multiply(template, count, **columns):
+    """Makes `count` rows like `template`; `columns` are SQL, in which n is the number of the row."""
+    table, names = template._meta.db_table, [field.column for field in template._meta.fields]
+    if "id" not in columns:
+        names.remove("id")
+    values = ", ".join(columns.get(name, f"row.{name}") for name in names)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {table} row, generate_series(1, {count}) n "
+            f"WHERE row.id = '{template.pk}'"
+        )
+        cursor.execute(f"ANALYZE {table}")
+
+
+@pytest.fixture
+def crowd(make_agent, make_user, make_tenant, make_task):
+    """Twenty thousand tasks of a hundred callers with and without a tenant; of one caller with each."""
+    agent, user, tenant = make_agent(), make_user(), make_tenant()
+    task = make_task(agent, owner="somebody", state="TASK_STATE_COMPLETED")
+    artifact = Artifact.objects.create(task=task, artifact_id="a", body="{}", through=1)
+    multiply(
+        task,
+        20_000,
+        id="'task-' || n",
+        tenant_id=f"CASE WHEN n % 2 = 0 THEN {tenant.pk} END",
+        owner=f"({user.pk} + n / 2 % 50)::text",
+        context_id="'context-' || n / 100 % 10",
+        status_timestamp="now() - n * interval '1 minute'",
+    )
+    multiply(task.messages.get(), 20_000, task_id="'task-' || n")
+    multiply(artifact, 20_000, task_id="'task-' || n")
+    multiply(task.events.get(sequence=2), 20_000, task_id="'task-' || n / 50", sequence="n % 50 + 1")
+    return agent, user, tenant
+
+
+def plans(function, table):
+    """What `function` returns, and for each SELECT from `table`: its SQL, the nodes of its plan and the indexes."""
+    with CaptureQueriesContext(connection) as queries:
+        found = function()
+    selects = [query["sql"].replace('"', "").strip() for query in queries]
+    selects = [sql for sql in selects if sql.startswith("SELECT") and f" FROM {table}" in sql]
+    assert selects
+    return found, [(sql, *_explain(sql)) for sql in selects]
+
+
+def _explain(sql):
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}")
+        ((answer,),) = cursor.fetchall()
+    plan = json.loads(answer) if isinstance(answer, str) else answer
+    nodes = list(_nodes(plan[0]["Plan"]))
+    return {node["Node Type"] for node in nodes}, {node["Index Name"] for node in nodes if "Index Name" in node}
+
+
+def _nodes(plan):
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from _nodes(inner)
+
+
+def assert_reads_by(index, plan):
+    """The query finds its rows by `index`, in the order in which it wants them."""
+    sql, nodes, indexes = plan
+    assert indexes == {index}, sql
+    assert not {node for node in nodes if node in ("Seq Scan", "Sort", "Incremental Sort")}, f"{nodes}: {sql}"
+
+
+def pages(caller, **filters):
+    """The plans of the SELECTs of the first and the second page of a list."""
+    request = ListTasksRequest(page_size=5, **filters)
+    first, plans_of_first = plans(lambda: operations.list_tasks(caller, request), "a2a_django_task")
+    request.page_token = json.loads(first)["nextPageToken"]
+    assert request.page_token
+    second, plans_of_second = plans(lambda: operations.list_tasks(caller, request), "a2a_django_task")
+    ids = [task["id"] for page in (first, second) for task in json.loads(page)["tasks"]]
+    assert len(set(ids)) == 10
+    return plans_of_first + plans_of_second
+
+
+@on_postgres
+@pytest.mark.django_db
+class TestIndexes:
+    @pytest.fixture(params=[False, True], ids=["without a tenant", "within a tenant"])
+    def caller(self, request, crowd, make_caller):
+        agent, user, tenant = crowd
+        return make_caller(agent, user, tenant=tenant if request.param else None)
+
+    def test_list_by_caller(self, caller):
+        found = pages(caller)
+        assert len(found) == 4
+        for plan in found:
+            if "COUNT" in plan[0]:
+                assert "Seq Scan" not in plan[1], plan
+            else:
+                assert_reads_by("a2a_task_by_caller", plan)
+
+    def test_list_by_context(self, caller):
+        found = pages(caller, context_id="context-3")
+        assert len(found) == 4
+        for plan in found:
+            if "COUNT" in plan[0]:
+                assert "Seq Scan" not in plan[1], plan
+            else:
+                assert_reads_by("a2a_task_by_context", plan)
+
+    def test_events_after_n(self, crowd):
+        for after in (0, 30, 50):
+            look = partial(streams._news, "task-7", after, None)
+            _, found = plans(look, "a2a_django_event")
+            for plan in found:
+                assert_reads_by("a2a_event_sequence", plan)
+
+    def test_history_and_artifacts_of_a_task(self, crowd, make_caller):
+        agent, user, _ = crowd
+        task = Task.objects.filter(owner=user.pk, tenant=None).first()
+        get = partial(operations.get_task, make_caller(agent, user), GetTaskRequest(id=task.pk))
+        for table, index in (("message", "a2a_message_in_order"), ("artifact", "a2a_artifact_once_per_task")):
+            ((sql, nodes, indexes),) = plans(get, f"a2a_django_{table}")[1]
+            assert indexes == {index}, sql
+            assert "Seq Scan" not in nodes, sql
