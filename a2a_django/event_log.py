@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from a2a_django import doorbell, entries, snapshots
+from a2a_django import doorbell, entries, snapshots, statements
 from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Message, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import TurnState
 from a2a_django.protocol import codec
 from a2a_django.protocol.states import TERMINAL, TaskState
+from a2a_django.statements import Update
 
 FOLD_AT_ONCE = 200
 """Up to so many artifact events, the append that ends a new task's first turn writes its Artifact rows too."""
@@ -122,28 +124,39 @@ def _commit(batch: _Batch, end: End | None, release: bool) -> bool:
     """Writes `batch` if the task still is the writer's: a conditional UPDATE first, for SQLite too (DESIGN 4)."""
     writer, rows = batch.writer, _artifact_rows(batch) if release else None
     changes = {**batch.changes, "last_sequence": batch.sequence}
-    if release:
-        changes |= {"lease": "", "lease_expires": None, "cancel": ""}
     if rows is not None:
         changes["folded_sequence"] = batch.sequence
+    update = _update_of_mine(tuple(changes), live=bool(batch.events), release=release)
+    where = (writer.task_id, writer.lease, writer.sequence, writer.crowded)
     with transaction.atomic():
-        tasks = Task.objects.live() if batch.events else Task.objects.all()
-        if release:
-            tasks = tasks.filter(crowded=writer.crowded)  # a turn that came meanwhile must not be overlooked
-        if rows is not None:
-            tasks = tasks.filter(folded_sequence=0)  # a fold meanwhile has made rows already
-        mine = tasks.filter(pk=writer.task_id, lease=writer.lease, last_sequence=writer.sequence)
-        if not mine.update(**changes):
+        if not update.run(*where, *changes.values()):
             return False
-        Event.objects.bulk_create(batch.events)
-        Message.objects.bulk_create(batch.messages)
-        Artifact.objects.bulk_create(rows or ())
+        statements.insert(batch.events)
+        statements.insert(batch.messages)
+        statements.insert(rows or ())
         if end:
             _end_turn(end)
         transaction.on_commit(lambda: doorbell.ring(writer.task_id))
     if release and rows is None:
         fold(writer.task_id)
     return True
+
+
+@cache
+def _update_of_mine(columns: tuple[str, ...], *, live: bool, release: bool) -> Update[Task]:
+    """The UPDATE of these columns of a task, if it still is the writer's; `release` gives the lease up."""
+
+    def build(task_id: Any, lease: Any, sequence: Any, crowded: Any, *values: Any) -> Any:
+        tasks = Task.objects.live() if live else Task.objects.all()
+        changes: dict[str, Any] = dict(zip(columns, values, strict=True))
+        if release:
+            tasks = tasks.filter(crowded=crowded)  # a turn that came meanwhile must not be overlooked
+            changes |= {"lease": "", "lease_expires": None, "cancel": ""}
+        if "folded_sequence" in columns:
+            tasks = tasks.filter(folded_sequence=0)  # a fold meanwhile has made rows already
+        return tasks.filter(pk=task_id, lease=lease, last_sequence=sequence), changes
+
+    return Update(Task, build, arity=4 + len(columns))
 
 
 def _move(writer: Writer, batch: _Batch) -> None:
@@ -155,7 +168,16 @@ def _move(writer: Writer, batch: _Batch) -> None:
 
 def _end_turn(end: End) -> None:
     state = TurnState.FAILED if end.failed else TurnState.DONE
-    Turn.objects.filter(pk=end.turn_id).update(state=state, ended_at=Now(), error=end.error, answer=end.answer)
+    _END_TURN.run(end.turn_id, state.value, end.error, codec.dumps(end.answer) if end.answer else None)
+
+
+_END_TURN = Update(
+    Turn,
+    lambda turn_id, state, error, answer: (
+        Turn.objects.filter(pk=turn_id),
+        {"state": state, "ended_at": Now(), "error": error, "answer": answer},
+    ),
+)
 
 
 def _artifact_rows(batch: _Batch) -> list[Artifact] | None:

@@ -12,6 +12,7 @@ from django.db.models import Q
 from a2a_django.models import Artifact, Event, Message, Task
 from a2a_django.models.event import Kind
 from a2a_django.protocol import codec
+from a2a_django.statements import Select
 
 
 @dataclass
@@ -139,12 +140,26 @@ def snapshots(tasks: Sequence[Task], *, artifacts: bool = True, history: bool = 
 
 
 def _add_history(found: dict[str, Snapshot]) -> None:
-    messages = Message.objects.filter(task__in=found).order_by()  # sorting here costs less than the ORM's ORDER BY
-    for _, task_id, body, sequence in sorted(messages.values_list("pk", "task_id", "body", "event_sequence")):
+    for task_id, body, sequence in _messages(list(found)):
         task = found[task_id].task
         # A status' message is history once another status has come; what is newer than the row isn't said yet.
         if sequence == 0 or (sequence != task.status_sequence and sequence <= task.last_sequence):
             found[task_id].history_texts.append(body)
+
+
+def _messages(ids: Sequence[str]) -> Iterable[tuple[Any, ...]]:
+    """(task id, body, event sequence) in order."""
+    if len(ids) == 1:
+        return _MESSAGES.rows(ids[0])
+    return Message.objects.filter(task__in=ids).order_by("pk").values_list("task_id", "body", "event_sequence")
+
+
+_MESSAGES = Select(
+    Message,
+    lambda task_id: (
+        Message.objects.filter(task_id=task_id).order_by("pk").values_list("task_id", "body", "event_sequence")
+    ),
+)
 
 
 def _add_artifacts(found: dict[str, Snapshot]) -> None:
@@ -155,7 +170,7 @@ def _add_artifacts(found: dict[str, Snapshot]) -> None:
 def _artifact_texts(tasks: Sequence[Task]) -> dict[str, list[str]]:
     """Texts by task id. A row newer than its task row means that a fold ran in between: that task is read again."""
     by_task: dict[str, list[Artifact]] = defaultdict(list)
-    for row in sorted(Artifact.objects.filter(task__in=tasks).order_by(), key=lambda row: row.pk):
+    for row in _artifacts(tasks):
         by_task[row.task_id].append(row)
     again = [task for task in tasks if any(row.through > task.folded_sequence for row in by_task[task.pk])]
     tails: dict[str, Artifacts] = {}
@@ -170,3 +185,13 @@ def _artifact_texts(tasks: Sequence[Task]) -> dict[str, list[str]]:
             task.refresh_from_db()
         texts |= _artifact_texts(again)
     return texts
+
+
+def _artifacts(tasks: Sequence[Task]) -> Iterable[Artifact]:
+    """The rows, in order."""
+    if len(tasks) == 1:
+        return _ARTIFACTS.objects(tasks[0].pk)
+    return Artifact.objects.filter(task__in=tasks).order_by("pk")
+
+
+_ARTIFACTS = Select(Artifact, lambda task_id: Artifact.objects.filter(task_id=task_id).order_by("pk"))

@@ -6,6 +6,7 @@ request, event or reader; a queryset is right everywhere else.
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -16,8 +17,11 @@ from django.db.models.sql import UpdateQuery
 
 Row = TypeVar("Row", bound=models.Model)
 
+AT_ONCE = 500  # rows of one INSERT: databases bound the number of parameters
 
-class _Argument(NamedTuple):
+
+@dataclass(frozen=True)
+class _Argument:
     """Stands among the parameters of compiled SQL for the argument at `index`."""
 
     index: int
@@ -43,11 +47,11 @@ def _adapted(value: Any, connection: BaseDatabaseWrapper) -> Any:
 
 
 class _Statement(Generic[Row]):
-    """`build` makes the queryset from expressions that stand for the arguments."""
+    """`build` makes the queryset from expressions that stand for the arguments; `arity` says how many, if it can't."""
 
-    def __init__(self, build: Callable[..., Any]) -> None:
-        self._build = build
-        self._arity = len(inspect.signature(build).parameters)
+    def __init__(self, model: type[Row], build: Callable[..., Any], arity: int | None = None) -> None:
+        self._model, self._build = model, build
+        self._arity = len(inspect.signature(build).parameters) if arity is None else arity
 
     def _expressions(self) -> list[RawSQL]:
         return [RawSQL("%s", [_Argument(index)]) for index in range(self._arity)]
@@ -57,7 +61,8 @@ class _Statement(Generic[Row]):
         kept: dict[Any, _Compiled] = connection.__dict__.setdefault("a2a_statements", {})
         if self not in kept:
             compiler = self._query().get_compiler(connection=connection)
-            kept[self] = _Compiled(*compiler.as_sql(), compiler)
+            sql, parameters = compiler.as_sql()
+            kept[self] = _Compiled(sql, parameters, compiler)
         return kept[self]
 
     def _query(self) -> Any:
@@ -65,11 +70,10 @@ class _Statement(Generic[Row]):
 
 
 class Select(_Statement[Row]):
-    """A query: `rows(…)` for the tuples of a `values_list`, `objects(…)` for whole rows of one model."""
+    """A query: `rows(…)` for the tuples of a `values_list`, `objects(…)` for whole rows of `model`."""
 
     def _query(self) -> Any:
-        self._queryset: models.QuerySet[Row] = self._build(*self._expressions())
-        return self._queryset.query
+        return self._build(*self._expressions()).query
 
     def rows(self, *arguments: Any) -> list[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
@@ -82,23 +86,12 @@ class Select(_Statement[Row]):
 
     def objects(self, *arguments: Any) -> list[Row]:
         """The rows as instances."""
-        model = self._model
-        alias, names = router.db_for_write(model), [field.attname for field in model._meta.concrete_fields]
-        return [model.from_db(alias, names, row) for row in self.rows(*arguments)]
-
-    @property
-    def _model(self) -> type[Row]:
-        if not hasattr(self, "_queryset"):
-            self._query()
-        return self._queryset.model
+        alias, names = router.db_for_write(self._model), [field.attname for field in self._model._meta.concrete_fields]
+        return [self._model.from_db(alias, names, row) for row in self.rows(*arguments)]
 
 
 class Update(_Statement[Row]):
     """An UPDATE of the rows in the first that `build` returns, with the values in the second; `run(…)` counts rows."""
-
-    def __init__(self, model: type[Row], build: Callable[..., tuple[models.QuerySet[Row], dict[str, Any]]]) -> None:
-        super().__init__(build)
-        self._model = model
 
     def _query(self) -> Any:
         queryset, values = self._build(*self._expressions())
@@ -116,17 +109,53 @@ class Update(_Statement[Row]):
 
 
 def insert(rows: Sequence[models.Model]) -> None:
-    """Inserts `rows` of one model in one statement; their keys are not read back."""
-    if not rows:
-        return
-    model = type(rows[0])
+    """Inserts `rows` of one model, any number; their keys are not read back, but see `insert_one`."""
+    for start in range(0, len(rows), AT_ONCE):
+        _insert(rows[start : start + AT_ONCE])
+
+
+def insert_one(row: Row) -> Row:
+    """Inserts `row` and gives it the key that the database made."""
+    row.pk = _insert([row], returning=True)
+    return row
+
+
+def _insert(rows: Sequence[models.Model], *, returning: bool = False) -> Any:
+    model: Any = type(rows[0])
     connection = connections[router.db_for_write(model)]
+    quote, table = connection.ops.quote_name, model._meta.db_table
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, models.AutoField)]
-    quote = connection.ops.quote_name
+    values, parameters = _values(rows, fields, connection)
     columns = ", ".join(quote(field.column) for field in fields)
-    values = ", ".join(["(" + ", ".join(["%s"] * len(fields)) + ")"] * len(rows))
-    parameters = [
-        field.get_db_prep_save(field.pre_save(row, add=True), connection) for row in rows for field in fields
-    ]
+    sql = f"INSERT INTO {quote(table)} ({columns}) VALUES {values}"  # noqa: S608  names of our models alone
+    key = model._meta.pk.column
+    returns = returning and connection.features.can_return_columns_from_insert
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {quote(model._meta.db_table)} ({columns}) VALUES {values}", parameters)
+        cursor.execute(f"{sql} RETURNING {quote(key)}" if returns else sql, parameters)
+        if returns:
+            return cursor.fetchone()[0]
+        return connection.ops.last_insert_id(cursor, table, key) if returning else None
+
+
+def _values(
+    rows: Sequence[models.Model], fields: Sequence[Any], connection: BaseDatabaseWrapper
+) -> tuple[str, list[Any]]:
+    """The VALUES of an INSERT and their parameters; a RawSQL, such as a time of the database's, may be one."""
+    parameters: list[Any] = []
+    tuples = []
+    for row in rows:
+        places = []
+        for field in fields:
+            value = field.get_db_prep_save(field.pre_save(row, add=True), connection)
+            raw = isinstance(value, RawSQL)
+            places.append(value.sql if raw else "%s")
+            parameters.extend(value.params if raw else (value,))
+        tuples.append(f"({', '.join(places)})")
+    return ", ".join(tuples), parameters
+
+
+def raw(expression: Any, model: type[models.Model]) -> RawSQL:
+    """The SQL of an `expression` without columns, for the database of `model`."""
+    query = model._default_manager.all().query
+    compiler = query.get_compiler(router.db_for_write(model))
+    return RawSQL(*compiler.compile(expression.resolve_expression(query)))  # noqa: S611  SQL that Django made

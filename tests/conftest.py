@@ -34,7 +34,7 @@ def wanted_vendor():
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "vendor(name): runs only where DATABASE_URL names that database vendor")
+    config.addinivalue_line("markers", "vendor(name, ...): runs only where DATABASE_URL names such a database")
 
 
 def pytest_report_header():
@@ -43,7 +43,8 @@ def pytest_report_header():
 
 def pytest_collection_modifyitems(config, items):
     """A test for one vendor is no test at all on another: it is left out, not skipped."""
-    other = [item for item in items if (mark := item.get_closest_marker("vendor")) and mark.args[0] != wanted_vendor()]
+    vendor = wanted_vendor()
+    other = [item for item in items if (mark := item.get_closest_marker("vendor")) and vendor not in mark.args]
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if item not in other]

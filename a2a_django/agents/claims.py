@@ -3,16 +3,18 @@
 import os
 import socket
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from a2a.auth.user import User
 from a2a.server.context import ServerCallContext
 from a2a.types import Message, SendMessageRequest
 from a2a.types import Task as ProtoTask
+from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Subquery
-from django.db.models.functions import Now
+from django.utils import timezone
 
 from a2a_django import event_log, snapshots
 from a2a_django.agents import leases
@@ -20,7 +22,9 @@ from a2a_django.event_log import Writer
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec
+from a2a_django.settings import a2a_settings
 from a2a_django.snapshots import Snapshot
+from a2a_django.statements import Select, Update
 
 
 class DjangoUser(User):
@@ -61,10 +65,9 @@ class Claim:
     related_tasks: list[ProtoTask] = field(default_factory=list)
 
 
-def running(*, first: bool = False) -> dict[str, Any]:
-    """The columns of a Turn that this process starts now; `first` for one that is only being made."""
-    attempt = 1 if first else F("attempt") + 1
-    return {"state": TurnState.RUNNING, "worker": worker(), "started_at": Now(), "attempt": attempt}
+def running() -> dict[str, Any]:
+    """The columns of a Turn that is made for this process to run at once."""
+    return {"state": TurnState.RUNNING, "worker": worker(), "started_at": timezone.now(), "attempt": 1}
 
 
 def worker() -> str:
@@ -74,46 +77,87 @@ def worker() -> str:
 
 def claim(turn_id: int) -> Claim | None:
     """Takes the lease for a queued turn; None where it is not its turn, or another copy of the job has it."""
-    queued = Turn.objects.queued().filter(pk=turn_id)
-    earlier = Turn.objects.filter(task=OuterRef("pk"), pk__lt=turn_id).exclude(state__in=ENDED)
-    free = Task.objects.live().filter(~Exists(earlier), pk=Subquery(queued.values("task_id")), lease="")
     with transaction.atomic():
-        if not free.update(lease=leases.token(), lease_expires=leases.expiry()):
+        if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        turn = Turn.objects.select_related("task__agent", "task__tenant", "message", "user").get(pk=turn_id)
-        if not queued.update(**running(), start_sequence=turn.task.last_sequence):
+        [(task_id, user_id, request, context, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
+        [task] = TASKS.objects(task_id)
+        if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
             transaction.set_rollback(True)
             return None
-    return _of(turn)
-
-
-def _of(turn: Turn) -> Claim:
-    task = turn.task
-    request = codec.read(turn.request, SendMessageRequest)
-    request.message.CopyFrom(codec.read(turn.message.body, Message))
     return Claim(
-        turn_id=turn.pk,
-        executor=task.agent.executor,
-        writer=writer(task, turn),
-        request=request,
-        call_context=call_context(turn.user, task.tenant.slug if task.tenant else "", turn.context),
-        current_task=current_task(snapshots.snapshot(task), request) if task.visible else None,
-        related_tasks=related_tasks(task, request),
+        turn_id=turn_id,
+        executor=executor,
+        writer=writer(task, message_id, body),
+        request=(asked := _request(request, body)),
+        call_context=call_context(_account(user_id), tenant or "", context),
+        current_task=current_task(snapshots.snapshot(task), asked) if task.visible else None,
+        related_tasks=related_tasks(task, asked),
     )
 
 
-def writer(task: Task, turn: Turn) -> Writer:
-    """The log's writer for a claimed turn."""
+@cache
+def _take_lease(seconds: float) -> Update[Task]:
+    """The UPDATE that takes the lease of a queued turn's task, if no one has it and no earlier turn waits."""
+
+    def build(turn_id: Any, before: Any, lease: Any) -> Any:
+        task = Turn.objects.queued().filter(pk=turn_id).values("task_id")
+        earlier = Turn.objects.filter(task=OuterRef("pk"), pk__lt=before).exclude(state__in=ENDED)
+        free = Task.objects.live().filter(~Exists(earlier), pk=Subquery(task), lease="")
+        return free, {"lease": lease, "lease_expires": leases.expiry()}
+
+    return Update(Task, build)
+
+
+_ASKED = Select(
+    Turn,
+    lambda turn_id: (
+        Turn.objects.filter(pk=turn_id)
+        .order_by()
+        .values_list(
+            "task_id",
+            "user_id",
+            "request",
+            "context",
+            "message__message_id",
+            "message__body",
+            "task__agent__executor",
+            "task__tenant__slug",
+        )
+    ),
+)
+_START = Update(
+    Turn,
+    lambda turn_id, sequence, by, now: (
+        Turn.objects.queued().filter(pk=turn_id),
+        {
+            "state": TurnState.RUNNING,
+            "attempt": F("attempt") + 1,
+            "start_sequence": sequence,
+            "worker": by,
+            "started_at": now,
+        },
+    ),
+)
+TASKS = Select(Task, lambda task_id: Task.objects.filter(pk=task_id).order_by())
+"""A task by its id."""
+
+
+def _request(text: str, body: str) -> SendMessageRequest:
+    request = codec.read(text, SendMessageRequest)
+    request.message.CopyFrom(codec.read(body, Message))
+    return request
+
+
+def _account(user_id: Any) -> Any:
+    return get_user_model()._default_manager.filter(pk=user_id).first() if user_id is not None else None
+
+
+def writer(task: Task, message_id: str, body: str) -> Writer:
+    """The log's writer for a claimed turn, which the message `body` began."""
     if task.last_sequence:
         return event_log.writer(task)
-    return Writer(
-        task.pk,
-        task.context_id,
-        task.lease,
-        opening=turn.message.body,
-        message_ids={turn.message.message_id},
-        unfolded=[],
-    )
+    return Writer(task.pk, task.context_id, task.lease, opening=body, message_ids={message_id}, unfolded=[])
 
 
 def current_task(snapshot: Snapshot, request: SendMessageRequest | None = None) -> ProtoTask:

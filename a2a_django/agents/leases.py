@@ -5,13 +5,14 @@ import os
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
 
-from a2a_django import database, doorbell
+from a2a_django import database, doorbell, statements
 from a2a_django.models import Task
 from a2a_django.models.task import Cancel
 from a2a_django.settings import a2a_settings
@@ -22,10 +23,15 @@ def token() -> str:
     return str(uuid4())
 
 
-def expiry() -> "ExpressionWrapper[Any]":
+def expiry() -> Any:
     """When a lease that is taken or renewed now expires, by the database's clock."""
-    lasting = timedelta(seconds=a2a_settings.LEASE_SECONDS)
-    return ExpressionWrapper(Now() + lasting, output_field=DateTimeField())
+    return _expiry(a2a_settings.LEASE_SECONDS)
+
+
+@cache
+def _expiry(seconds: float) -> Any:
+    lasting = timedelta(seconds=seconds)
+    return statements.raw(ExpressionWrapper(Now() + lasting, output_field=DateTimeField()), Task)
 
 
 class Held:

@@ -14,14 +14,18 @@ from a2a_django.models import Agent, Caller, Tenant
 from a2a_django.models.agent import AnonymousAccess
 from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
+from a2a_django.statements import Select
 
 
 def agent(slug: str) -> Agent:
     """The enabled agent called `slug`; NotFoundError."""
-    try:
-        return Agent.objects.get(slug=slug, enabled=True)
-    except Agent.DoesNotExist:
-        raise errors.NotFoundError("There is no such agent") from None
+    found = _AGENTS.objects(slug)
+    if not found:
+        raise errors.NotFoundError("There is no such agent")
+    return found[0]
+
+
+_AGENTS = Select(Agent, lambda slug: Agent.objects.filter(slug=slug, enabled=True).order_by())
 
 
 def version(request: Request) -> str:

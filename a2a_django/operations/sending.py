@@ -13,12 +13,12 @@ from django.db import transaction
 from django.db.models import Exists
 from django.utils import timezone
 
-from a2a_django import database, entries, event_log, snapshots
+from a2a_django import database, entries, event_log, snapshots, statements
 from a2a_django.agents import claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Event, Message, Task, Turn
+from a2a_django.models import Caller, Event, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.operations import push_configs
@@ -80,7 +80,7 @@ def _new_task(caller: Caller, request: SendMessageRequest, ear: Ear, length: int
         running = dispatch.in_process()
         if running:
             _take(task)
-        task.save(force_insert=True)
+        statements.insert([task])
         turn = _store(caller, request, task, running=running)
     return Accepted(task.pk, turn.pk, ear, length)
 
@@ -98,20 +98,17 @@ def _take(task: Task) -> None:
 
 def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: bool) -> Turn:
     """Writes message, turn and inline push config; the turn starts when the transaction has committed."""
-    message = Message.objects.create(
-        task=task,
-        message_id=request.message.message_id,
-        role=codec.role(request.message),
-        body=codec.to_text(request.message),
-    )
-    turn = Turn.objects.create(
-        task=task,
-        message=message,
-        user=caller.account,
-        request=_without_secrets(request),
-        context={"version": caller.version, "extensions": sorted(caller.extensions), "state": caller.state},
-        start_sequence=task.last_sequence,
-        **(claims.running(first=True) if running else {}),
+    message = statements.insert_one(event_log.message_row(task.pk, codec.to_data(request.message)))
+    turn = statements.insert_one(
+        Turn(
+            task=task,
+            message=message,
+            user=caller.account,
+            request=_without_secrets(request),
+            context={"version": caller.version, "extensions": sorted(caller.extensions), "state": caller.state},
+            start_sequence=task.last_sequence,
+            **(claims.running() if running else {}),
+        )
     )
     push_configs.store_inline(task, request)
     if running:
@@ -138,7 +135,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
     return Claim(
         turn_id=turn.pk,
         executor=caller.agent.executor,
-        writer=claims.writer(task, turn),
+        writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context),
         current_task=claims.current_task(snapshots.snapshot(task), request) if task.visible else None,
@@ -197,7 +194,7 @@ async def _answer(accepted: Accepted, *, immediately: bool) -> str:
 
 def _look(accepted: Accepted, *, immediately: bool, now: bool) -> str | None:
     """The answer if there is one; `now` makes a hidden task visible and takes it as it is."""
-    task = Task.objects.get(pk=accepted.task_id)
+    [task] = claims.TASKS.objects(accepted.task_id)
     if not (task.visible and task.terminal):
         turn = Turn.objects.select_related("task").get(pk=accepted.turn_id)
         task = turn.task

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
-from django.db import connections, router
+from django.db.models import Exists
 
 from a2a_django import database, snapshots
 from a2a_django.agents import card
@@ -18,6 +18,7 @@ from a2a_django.operations.sending import accept
 from a2a_django.protocol import codec, errors
 from a2a_django.protocol.states import TERMINAL
 from a2a_django.settings import a2a_settings
+from a2a_django.statements import Select
 
 CHUNK = 500  # events that one look takes at the most
 
@@ -121,28 +122,37 @@ def _news(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bo
     found, over = _events(task_id, after, turn_id)
     if found or over:
         return found, over
+    if _has_ended(task_id, turn_id):
+        return _events(task_id, after, turn_id)[0], True
+    return [], False
+
+
+def _has_ended(task_id: str, turn_id: int | None) -> bool:
+    """Whether the turn, or else the task has; raises what the turn's caller gets instead of events."""
     if turn_id is None:
-        over = Task.objects.filter(pk=task_id, state__in=TERMINAL).exists()
-    else:
-        turn = Turn.objects.select_related("task").get(pk=turn_id)
-        over = turn.ended
-        if over and turn.answer and not turn.task.visible:
-            raise errors.restore(turn.answer)
-    return (_events(task_id, after, turn_id)[0], True) if over else ([], False)
+        return Task.objects.filter(pk=task_id, state__in=TERMINAL).exists()
+    [(state, answer, visible)] = _TURNS.rows(turn_id)
+    if answer and not visible:
+        raise errors.restore(answer)
+    return state in ENDED
 
 
 def _events(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    with connections[router.db_for_read(Event)].cursor() as cursor:
-        cursor.execute(_AFTER, [turn_id or 0, *ENDED, task_id, after, CHUNK])
-        found = cursor.fetchall()
+    found = _EVENTS.rows(task_id, after, turn_id or 0)
     if not found:
         return [], False
-    over = found[-1][2] in TERMINAL or (bool(found[-1][3]) and len(found) < CHUNK)
+    over = found[-1][2] in TERMINAL or (found[-1][3] and len(found) < CHUNK)
     return [(sequence, body) for sequence, body, _, _ in found], over
 
 
-# The one query that runs for each event and each reader: as SQL it costs a quarter of what the ORM takes to make it.
-_AFTER = """
-    SELECT sequence, body, state, EXISTS (SELECT 1 FROM a2a_django_turn WHERE id = %s AND state IN (%s, %s))
-    FROM a2a_django_event WHERE task_id = %s AND sequence > %s ORDER BY sequence LIMIT %s
-"""
+_TURNS = Select(
+    Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
+)
+_EVENTS = Select(
+    Event,
+    lambda task_id, after, turn_id: (
+        Event.objects.after(task_id, after)
+        .annotate(over=Exists(Turn.objects.filter(pk=turn_id, state__in=ENDED)))
+        .values_list("sequence", "body", "state", "over")[:CHUNK]
+    ),
+)

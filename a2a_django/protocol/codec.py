@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn, TypeVar, cast
 
-from a2a.types import Message, Role
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message as ProtoMessage
@@ -127,11 +126,6 @@ def loads(text: str) -> Any:
 def to_text(message: ProtoMessage) -> str:
     """`message` as ProtoJSON text."""
     return dumps(to_data(message))
-
-
-def role(message: Message) -> str:
-    """The name of a message's role."""
-    return Role.Name(message.role)
 
 
 def timestamp(moment: datetime) -> str:

@@ -124,9 +124,8 @@ def full_site(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> I
         redis = stack.enter_context(processes.redis(folder, "redis"))
         site = stack.enter_context(sites.full(folder, postgres, redis, redis))
         stack.enter_context(shown(site))
-        for server in ("daphne", "daphne", "uvicorn"):
-            listen(site.serve(server), redis)
-        site.serve("gunicorn", STREAMING=False)
+        for server, streaming in (("daphne", True), ("daphne", True), ("uvicorn", True), ("gunicorn", False)):
+            listen(site.serve(server, STREAMING=streaming), redis)
         site.work()
         yield site
 

@@ -120,6 +120,7 @@ class Browser:
 
     def shoot(self, name: str) -> None:
         """Keeps a picture of the whole page."""
+        self.chrome.set_window_size(1280, 1000)
         height = self.chrome.execute_script("return document.documentElement.scrollHeight")
         self.chrome.set_window_size(1280, min(max(height, 800), 4000))
         self.chrome.save_screenshot(str(self._folder / f"{name}.png"))

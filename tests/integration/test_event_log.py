@@ -638,6 +638,17 @@ def test_a_later_turn_adds_to_the_artifacts_of_an_earlier_one(begin):
     assert [artifact["artifactId"] for artifact in rows(second)] == ["a", "b", "c"]
 
 
+def test_an_event_is_folded_once():
+    """Whoever meets it again, in rows that are newer than he thought, changes nothing."""
+    found = {}
+    said = [{"artifact": {"artifactId": "a", "parts": [{"text": "1"}]}}]
+    said.append({"artifact": {"artifactId": "a", "parts": [{"text": "2"}], "metadata": {"x": 1}}, "append": True})
+    for sequence, data in [*enumerate(said, 1), *enumerate(said, 1)]:
+        snapshots.merge(found, sequence, Kind.ARTIFACT, data)
+    assert found["a"].data == {"artifactId": "a", "parts": [{"text": "1"}, {"text": "2"}], "metadata": {"x": 1}}
+    assert found["a"].through == 2
+
+
 @committed
 def test_one_folder_works_at_a_time(begin):
     for _ in range(10):
@@ -718,6 +729,18 @@ def test_a_snapshot_of_many_tasks_is_as_right_as_of_one(begin, django_assert_max
 
 
 # --- cost
+
+
+def test_what_is_folded_is_not_read_again(begin):
+    """CASES 46: neither by readers nor by the next fold."""
+    writer = begin()
+    event_log.append(writer, [said_task(writer), chunk(writer, "1")])
+    event_log.fold(writer.task_id)
+    Event.objects.update(body="nobody can read this")
+    event_log.append(writer, [chunk(writer, "2", append=True)])
+    assert snapshot(writer)["artifacts"] == [{"artifactId": "a", "parts": [{"text": "1"}, {"text": "2"}]}]
+    event_log.fold(writer.task_id)
+    assert rows(writer) == snapshot(writer)["artifacts"]
 
 
 class Meter:
