@@ -8,6 +8,7 @@ import pytest
 from a2a.server.agent_execution import AgentExecutor
 from django.contrib.auth.models import Permission, User
 from django.db import connection
+from django.test import Client as DjangoClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
@@ -37,6 +38,12 @@ class Silent(AgentExecutor):
     async def execute(self, context, event_queue): ...
 
     async def cancel(self, context, event_queue): ...
+
+
+@pytest.fixture
+def client():
+    """Django's own, not one of A2A."""
+    return DjangoClient()
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,8 @@ from a2a_django.operations import streams
 
 TESTS = Path(__file__).parent.parent
 ON_POSTGRES = [
-    *("integration/test_queries.py", "integration/test_event_log.py"),
-    *("unit/test_database.py", "unit/test_doorbell.py"),
+    *("integration/test_queries.py", "integration/test_event_log.py", "integration/test_races.py"),
+    *("unit/test_database.py", "unit/test_statements.py"),
 ]
 on_postgres = pytest.mark.vendor("postgresql")
 
@@ -32,7 +32,7 @@ on_postgres = pytest.mark.vendor("postgresql")
 @pytest.mark.vendor("sqlite", "mysql")
 def test_on_postgres(service_url):
     """CASES 18, 46, 51, 58: what holds on the suite's database holds on PostgreSQL."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *(TESTS / file for file in ON_POSTGRES)]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(TESTS / file for file in ON_POSTGRES)]
     environment = {**os.environ, "DATABASE_URL": service_url("postgres")}
     run = subprocess.run(
         command, check=False, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=600

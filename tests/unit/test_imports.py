@@ -8,7 +8,7 @@ import pytest
 import a2a_django
 
 ROOMS = [
-    *("settings", "signals", "accidents", "protocol", "models", "database", "doorbell", "webhooks"),
+    *("settings", "signals", "accidents", "protocol", "models", "statements", "database", "statements"),
     *(
         "entries",
         "snapshots",
