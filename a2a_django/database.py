@@ -5,7 +5,7 @@ import contextvars
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -25,8 +25,8 @@ class Pool:
     CONN_MAX_AGE does not apply to them: their number bounds the connections of the process.
     """
 
-    def __init__(self, name: str, size_setting: str) -> None:
-        self._name, self._size_setting = name, size_setting
+    def __init__(self, name: str, size: str | int) -> None:
+        self._name, self._size = name, size  # a number, or the setting that tells it
         self._executor: ThreadPoolExecutor | None = None
 
     def forget(self) -> None:
@@ -41,6 +41,10 @@ class Pool:
         )
         return await call
 
+    def submit(self, function: Callable[[], R]) -> "Future[R]":
+        """What `function()` will return, from a thread of the pool."""
+        return self.executor.submit(_tidily, function)
+
     async def run_for_request(self, function: Callable[[], R]) -> R:
         """As `run`, with what Django keeps for a request: language, script name, urlconf, time zone.
 
@@ -52,7 +56,7 @@ class Pool:
     def executor(self) -> ThreadPoolExecutor:
         """The threads, started at first use."""
         if self._executor is None:
-            size = getattr(a2a_settings, self._size_setting)
+            size = self._size if isinstance(self._size, int) else getattr(a2a_settings, self._size)
             self._executor = ThreadPoolExecutor(size, thread_name_prefix=self._name)
         return self._executor
 
@@ -75,12 +79,16 @@ requests = Pool("a2a-request", "REQUEST_THREADS")
 """For requests: authentication, checks and an operation's database work in one call."""
 
 log = Pool("a2a-log", "LOG_THREADS")
-"""For the event log and leases, so that a slow authenticator can't keep a turn from writing."""
+"""For readers of the log and claims, so that a slow authenticator can't keep them waiting."""
+
+commits = Pool("a2a-commit", 1)
+"""For what locks the rows of many tasks, appends and renewals of leases: one at a time, or they could deadlock."""
 
 
 def _after_fork() -> None:
     requests.forget()
     log.forget()
+    commits.forget()
 
 
 os.register_at_fork(after_in_child=_after_fork)

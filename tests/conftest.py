@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, connections
 from django.utils import timezone
 
-from a2a_django import database, entries, event_log
+from a2a_django import batches, database, entries, event_log
 from a2a_django.agents import leases, loop
 from a2a_django.models import Agent, Caller, Task, Tenant, Turn
 from a2a_django.models.turn import ENDED, TurnState
@@ -80,13 +80,38 @@ def django_db_setup(django_db_setup, django_db_blocker):
         assert connection.vendor == wanted_vendor(), "The tests don't run on the database that DATABASE_URL names"
         assert connection.get_database_version()
     yield
+    if doorbell._keeper is not None:
+        stop(doorbell._keeper)
     _in_all_threads(connections.close_all)
+    database.requests.executor.shutdown()
+    database.log.executor.shutdown()
     SyncToAsync.single_thread_executor.submit(connections.close_all).result(PATIENCE)
+
+
+def stop(keeper):
+    """Ends a keeper, which else looks for news for as long as the process lives."""
+    asyncio.run_coroutine_threadsafe(_cancel_all(), keeper.loop).result(PATIENCE)
+    keeper.loop.call_soon_threadsafe(keeper.loop.stop)
+
+
+async def _cancel_all():
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    if doorbell._layer() is not None:
+        await doorbell._layer().flush()
+
+
+@pytest.fixture
+def stop_keeper():
+    """stop_keeper(keeper)"""
+    return stop
 
 
 def _in_all_threads(function):
     """Calls `function` in every thread of our database pools, after what they are at."""
-    for pool in (database.requests, database.log):
+    for pool in (database.requests, database.log, database.commits):
         executor: ThreadPoolExecutor = pool.executor
         barrier = threading.Barrier(executor._max_workers)
         calls = [executor.submit(_call_together, barrier, function) for _ in range(executor._max_workers)]
@@ -242,7 +267,7 @@ def make_task(make_agent):
             "role": "ROLE_USER",
             "parts": [{"text": text}],
         }
-        event_log.message_row(task.pk, message).save()
+        batches.message_row(task.pk, message).save()
         writer = event_log.writer(task)
         said = [entries.submitted(task.pk, task.context_id, writer.opening)] if visible else []
         if state:

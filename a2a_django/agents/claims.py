@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from a2a_django import event_log, snapshots
 from a2a_django.agents import leases
-from a2a_django.event_log import Writer
+from a2a_django.batches import Writer
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec

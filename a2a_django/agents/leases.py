@@ -108,7 +108,7 @@ async def _renew() -> None:
         held = dict(_held)
     if not held:
         return
-    found = await database.log.run(_renew_rows, held)
+    found = await database.commits.run(_renew_rows, held)
     for lease, one in held.items():
         one.was_renewed(found.get(lease))
 

@@ -11,14 +11,15 @@ from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries, event_log, snapshots
-from a2a_django.agents import claims, connections, registry
+from a2a_django import accidents, database, doorbell, entries, snapshots
+from a2a_django.agents import claims, commits, connections, registry
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
 from a2a_django.agents.speech import Speech
+from a2a_django.batches import End
 from a2a_django.entries import Entry
-from a2a_django.event_log import End, FencedError
+from a2a_django.event_log import FencedError
 from a2a_django.models import Task
 from a2a_django.models.task import Cancel
 from a2a_django.protocol import errors
@@ -111,7 +112,7 @@ class _Run:
             pause = 0.05
             while True:
                 try:
-                    return await database.log.run(event_log.append, self.writer, said, end=end)
+                    return await commits.append(self.writer, said, end)
                 except (OperationalError, InterfaceError) as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     await asyncio.sleep(pause)

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import Exists
 from django.utils import timezone
 
-from a2a_django import database, entries, event_log, snapshots, statements
+from a2a_django import batches, database, entries, event_log, snapshots, statements
 from a2a_django.agents import claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
@@ -98,7 +98,7 @@ def _take(task: Task) -> None:
 
 def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: bool) -> Turn:
     """Writes message, turn and inline push config; the turn starts when the transaction has committed."""
-    message = statements.insert_one(event_log.message_row(task.pk, codec.to_data(request.message)))
+    message = statements.insert_one(batches.message_row(task.pk, codec.to_data(request.message)))
     turn = statements.insert_one(
         Turn(
             task=task,

@@ -109,9 +109,15 @@ def layer(tmp_path: Path) -> Iterator[Redis]:
 
 
 @pytest.fixture(scope="session")
-def embedded_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The SQLite file that embedded sites begin with."""
+    return sites.seeded(tmp_path_factory.mktemp("seeded"))
+
+
+@pytest.fixture(scope="session")
+def embedded_site(tmp_path_factory: pytest.TempPathFactory, seeded: Path) -> Iterator[Site]:
     """SQLite, in-process, daphne."""
-    with sites.embedded(tmp_path_factory.mktemp("embedded")) as site, shown(site):
+    with sites.embedded(tmp_path_factory.mktemp("embedded"), seeded) as site, shown(site):
         site.serve("daphne")
         yield site
 
@@ -161,12 +167,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 @pytest.fixture
-def make_embedded(tmp_path: Path) -> Iterator[Callable[..., Site]]:
+def make_embedded(tmp_path: Path, seeded: Path) -> Iterator[Callable[..., Site]]:
     """make_embedded(**a2a): SQLite, in-process; nothing is started yet."""
     with ExitStack() as stack:
 
         def make(**a2a: Any) -> Site:
-            site = stack.enter_context(sites.embedded(tmp_path, **a2a))
+            site = stack.enter_context(sites.embedded(tmp_path, seeded, **a2a))
             stack.enter_context(shown(site))
             stack.enter_context(scenario(site))
             return site

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ import httpx
 
 from tests.acceptance import processes
 from tests.acceptance.databases import Database, Postgres, Sqlite
-from tests.acceptance.processes import CHECKOUT, Process, Redis, python, until
+from tests.acceptance.processes import CHECKOUT, Process, Redis, python
 
 HEADERS = {"A2A-Version": "1.0"}
 
@@ -181,12 +182,21 @@ SERVERS = {
 }
 
 
-@contextmanager
-def embedded(folder: Path, **a2a: Any) -> Iterator[Site]:
-    """SQLite, executors in the web process; none is started yet."""
-    site = Site(folder, Sqlite(folder / "site.sqlite3"), ACCEPTANCE_A2A=json.dumps(a2a))
+def seeded(folder: Path) -> Path:
+    """A SQLite file with all that `embedded` sites begin with."""
+    site = Site(folder, Sqlite(folder / "seeded.sqlite3"))
     with site.stack:
-        yield site.prepare()
+        site.prepare()
+    return folder / "seeded.sqlite3"
+
+
+@contextmanager
+def embedded(folder: Path, seeded: Path, **a2a: Any) -> Iterator[Site]:
+    """SQLite, executors in the web process; none is started yet."""
+    file = shutil.copy(seeded, folder / "site.sqlite3")
+    site = Site(folder, Sqlite(file), ACCEPTANCE_A2A=json.dumps(a2a))
+    with site.stack:
+        yield site
 
 
 @contextmanager
@@ -196,6 +206,3 @@ def full(folder: Path, database: Postgres, broker: Redis, layer: Redis | None, *
     site = Site(folder, database, ACCEPTANCE_A2A=json.dumps(a2a), **variables)
     with site.stack:
         yield site
-
-
-__all__ = ["Process", "Redis", "Site", "Web", "embedded", "full", "until"]

@@ -130,7 +130,9 @@ async def test_celery_without_a_channel_layer(make_full):
         assert (await send(other, "work; complete")).task.status.state == COMPLETED
         waiting = asyncio.create_task(send(other, "work; wait never; complete"))
         await eventually(lambda: site.waiting("never") == 1)
-        canceled = await client.cancel_task(CancelTaskRequest(id=site.tasks()[-1]))
+        task_id = site.tasks()[-1]
+        await eventually(lambda: site.last_sequence(task_id) == 2)
+        canceled = await client.cancel_task(CancelTaskRequest(id=task_id))
         assert canceled.status.state == CANCELED
         assert (await waiting).task.status.state == CANCELED
 

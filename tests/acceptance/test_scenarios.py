@@ -226,9 +226,11 @@ async def test_cancel_of_a_parked_task(place, binding):
 
 
 async def running_task(place, gate):
-    """The id of the task whose executor waits at `gate`."""
+    """The id of the task whose executor waits at `gate`, once what it said before is in the log."""
     await asyncio.to_thread(until, lambda: place.site.waiting(gate) == 1)
-    return place.site.tasks()[-1]
+    task = place.site.tasks()[-1]
+    await asyncio.to_thread(until, lambda: place.site.last_sequence(task) >= 2)
+    return task
 
 
 # --- subscribers

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.acceptance import processes, sites
+from tests.acceptance import sites
 from tests.acceptance.sites import Site
 
 # Chromium looks for its maker's servers otherwise, and waits for them.
@@ -33,11 +33,11 @@ SECONDS = 20
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The example site with its demo and a superuser."""
-    with sites.embedded(tmp_path_factory.mktemp("site")) as made:
+    seeded = sites.seeded(tmp_path_factory.mktemp("seeded"))
+    with sites.embedded(tmp_path_factory.mktemp("site"), seeded) as made:
         made.set(DEBUG="True")  # serves the static files
         made.serve("daphne")
         yield made
-    processes.until(lambda: not processes.left_over(), "processes end", 10)
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,11 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from a2a_django import doorbell, entries, event_log, snapshots
+from a2a_django import batches, doorbell, entries, event_log, snapshots
 from a2a_django.agents import claims
 from a2a_django.doorbell import Ear
-from a2a_django.event_log import End, FencedError
+from a2a_django.batches import End
+from a2a_django.event_log import FencedError
 from a2a_django.models import Artifact, Event, Message, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import TurnState
@@ -580,7 +581,7 @@ class Babbler:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_fold_of_the_whole_log_is_the_rows(begin, monkeypatch, seed):
     """Whatever is said, in whatever batches, folded whenever: the snapshot is the fold of the log at every step."""
-    monkeypatch.setattr(event_log, "FOLD_AT_ONCE", [0, 5, 1000][seed % 3])
+    monkeypatch.setattr(batches, "FOLD_AT_ONCE", [0, 5, 1000][seed % 3])
     writer = begin()
     babbler = Babbler(writer, seed)
     if seed % 2:
@@ -618,7 +619,7 @@ def test_a_small_first_turn_writes_its_artifacts_with_its_end(begin, django_asse
 def test_many_chunks_are_folded_after_the_end(begin):
     writer = begin()
     event_log.append(writer, [said_task(writer)])
-    count = event_log.FOLD_AT_ONCE + 50
+    count = batches.FOLD_AT_ONCE + 50
     for start in range(0, count, 50):
         event_log.append(writer, [chunk(writer, str(n), append=n > 0) for n in range(start, start + 50)])
     assert rows(writer) == []

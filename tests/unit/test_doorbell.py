@@ -285,26 +285,16 @@ asyncio.run(hear())
 
 
 @pytest.fixture
-def on_redis(settings, service_url):
+def on_redis(settings, service_url, monkeypatch, stop_keeper):
     """A keeper of this process that begins with Redis between the processes."""
     layer = {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [service_url("redis")], "prefix": f"test-{os.getpid()}"},
     }
     settings.CHANNEL_LAYERS = {"default": layer}
-    doorbell._forget()  # as after a fork
+    monkeypatch.setattr(doorbell, "_keeper", None)
     yield layer
-    keeper = doorbell.keeper()
-    asyncio.run_coroutine_threadsafe(_leave(keeper), keeper.loop).result(PATIENCE)
-    doorbell._forget()
-
-
-async def _leave(keeper):
-    tasks = keeper._tasks | ({keeper._sending} if keeper._sending else set())
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await get_channel_layer().flush()
+    stop_keeper(doorbell.keeper())
 
 
 def process(script, key, layer):
