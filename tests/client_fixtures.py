@@ -3,9 +3,10 @@
 import pytest
 from django.conf import settings as site_settings
 
+from a2a_django.models import Task
 from tests import clients, executors
 
-__all__ = ["a2a", "binding", "client", "gate", "make_client", "server", "site"]
+__all__ = ["a2a", "binding", "client", "gate", "make_client", "said", "server", "site"]
 
 
 @pytest.fixture
@@ -60,3 +61,13 @@ def client(make_client):
 def gate():
     """gate("name"): where executors stop until the test opens it."""
     return executors.gate
+
+
+@pytest.fixture
+def said(eventually):
+    """said(task id, n): waits until n events of a task are in its log; an executor may be a little ahead of it."""
+
+    def wait(task_id, number):
+        eventually(lambda: Task.objects.filter(pk=task_id, last_sequence__gte=number).exists())
+
+    return wait

@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, connections
 from django.utils import timezone
 
-from a2a_django import batches, database, entries, event_log
+from a2a_django import batches, database, doorbell, entries, event_log
 from a2a_django.agents import leases, loop
 from a2a_django.models import Agent, Caller, Task, Tenant, Turn
 from a2a_django.models.turn import ENDED, TurnState
@@ -22,6 +22,7 @@ from a2a_django.protocol.states import TaskState
 
 SERVICES = ("postgres", "redis", "rabbitmq")
 VENDORS = {"": "sqlite", "sqlite": "sqlite", "postgres": "postgresql", "postgresql": "postgresql", "mysql": "mysql"}
+POOLS = (database.requests, database.log, database.commits)
 PATIENCE = 20.0  # seconds after which a test that waits for a condition has failed
 
 
@@ -83,8 +84,8 @@ def django_db_setup(django_db_setup, django_db_blocker):
     if doorbell._keeper is not None:
         stop(doorbell._keeper)
     _in_all_threads(connections.close_all)
-    database.requests.executor.shutdown()
-    database.log.executor.shutdown()
+    for pool in POOLS:
+        pool.executor.shutdown()
     SyncToAsync.single_thread_executor.submit(connections.close_all).result(PATIENCE)
 
 
@@ -92,6 +93,9 @@ def stop(keeper):
     """Ends a keeper, which else looks for news for as long as the process lives."""
     asyncio.run_coroutine_threadsafe(_cancel_all(), keeper.loop).result(PATIENCE)
     keeper.loop.call_soon_threadsafe(keeper.loop.stop)
+    while keeper.loop.is_running():
+        time.sleep(0.001)
+    keeper.loop.close()
 
 
 async def _cancel_all():

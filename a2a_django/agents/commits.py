@@ -19,7 +19,7 @@ _next: "Future[None] | None" = None
 async def append(writer: Writer, said: Sequence[Entry], end: End | None) -> None:
     """`event_log.append`, in one transaction with what other turns append at the same time."""
     item = Append(writer, said, end)
-    await asyncio.wrap_future(_join(item))
+    await asyncio.shield(asyncio.wrap_future(_join(item)))  # who gives up must not take the others' commit along
     if item.error is not None:
         raise item.error
     if end is not None and writer.unfolded is None:

@@ -112,6 +112,11 @@ class Site:
         query = "SELECT state FROM pg_stat_activity WHERE application_name = ?"
         return [state for (state,) in self.database.rows(query, self.application(process.name))]
 
+    def idle_seconds(self, process: Process) -> float:
+        """How long a process has asked PostgreSQL nothing."""
+        query = "SELECT EXTRACT(EPOCH FROM now() - max(query_start)) FROM pg_stat_activity WHERE application_name = ?"
+        return float(self.database.rows(query, self.application(process.name))[0][0])
+
     def turns(self, task: str) -> list[str]:
         """The states of a task's turns."""
         found = self.database.rows("SELECT state FROM a2a_django_turn WHERE task_id = ? ORDER BY id", task)

@@ -86,6 +86,7 @@ async def test_a_broker_that_was_restarted_gets_the_next_turn(make_full, layer, 
     worker = site.work()
     async with connect(web, streaming=False) as client:
         assert (await send(client, "work; complete")).task.status.state == COMPLETED
+        await eventually(lambda: "cmd=brpop" in broker.command("CLIENT", "LIST"), "the worker waits for its next job")
         broker.stop()
         await eventually(lambda: worker.said("Connection to broker lost|consumer: Cannot connect"))
         broker.start()
@@ -120,7 +121,7 @@ async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
 
 @services
 async def test_celery_without_a_channel_layer(make_full):
-    """CASES 63: events arrive by looking, a cancel reaches the executor."""
+    """CASES 63: events arrive by looking, a cancel reaches the executor, and readers who leave look no more."""
     site = make_full(LOOK_SECONDS=0.2, LEASE_SECONDS=3)
     web = site.serve()
     site.work()
@@ -135,6 +136,12 @@ async def test_celery_without_a_channel_layer(make_full):
         canceled = await client.cancel_task(CancelTaskRequest(id=task_id))
         assert canceled.status.state == CANCELED
         assert (await waiting).task.status.state == CANCELED
+    async with raw(web) as http, http.stream("work; wait door; complete") as events:
+        await read(events, 2)
+        call = asyncio.create_task(http.send("work; wait door; complete"))
+        await eventually(lambda: site.waiting("door") == 2)
+        call.cancel()
+    await eventually(lambda: site.idle_seconds(web) > 1, "nobody looks every 0.2 seconds any more")
 
 
 # --- clients

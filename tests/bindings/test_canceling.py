@@ -77,10 +77,10 @@ def test_an_executor_that_is_done_just_then_wins(running):
     assert state(client.get(task["id"])) == "COMPLETED"
 
 
-def test_a_waiting_send_is_answered_by_the_canceled_task(client, gate):
+def test_a_waiting_send_is_answered_by_the_canceled_task(client, gate, eventually):
     pending = client.sending(WORKS)
     gate("here").reached()
-    (task,) = client.list()["tasks"]
+    (task,) = eventually(lambda: client.list()["tasks"])
     client.cancel(task["id"])
 
     assert state(pending()["task"]) == "CANCELED"

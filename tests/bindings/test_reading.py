@@ -11,9 +11,10 @@ def refused(call):
     return error.value
 
 
-def test_get_of_a_running_task_has_what_was_said_so_far(client, gate):
+def test_get_of_a_running_task_has_what_was_said_so_far(client, gate, said):
     task = client.task("task artifact:a:one append:a:two working:busy wait:here completed", returnImmediately=True)
     gate("here").reached()
+    said(task["id"], 4)
     stream = client.subscribe(task["id"])
     seen = next(stream).data["task"]
 

@@ -13,12 +13,13 @@ from tests.executors import SECRET
 
 
 @pytest.fixture
-def working(client, gate):
+def working(client, gate, said):
     """working(script): a task that has come to `wait:here` in its script, the answer to a send that didn't wait."""
 
     def make(script="task working wait:here completed"):
         task = client.task(script, returnImmediately=True)
         gate("here").reached()
+        said(task["id"], script.split().index("wait:here"))
         return task
 
     return make
@@ -446,11 +447,12 @@ def test_a_reader_that_is_never_rung_looks_by_itself(client, make_task, a2a):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
-def test_a_waiting_send_that_is_never_rung_looks_by_itself(client, gate, a2a):
+def test_a_waiting_send_that_is_never_rung_looks_by_itself(client, gate, a2a, said):
     a2a(LOOK_SECONDS=0.02)
     pending = client.sending("task working wait:here")
     gate("here").reached()
     task = Task.objects.get()
+    said(task.pk, 2)
 
     status = {"state": "TASK_STATE_COMPLETED", "timestamp": codec.timestamp(timezone.now())}
     ids = {"taskId": task.pk, "contextId": task.context_id}

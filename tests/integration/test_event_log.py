@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from a2a_django import batches, doorbell, entries, event_log, snapshots
 from a2a_django.agents import claims
-from a2a_django.doorbell import Ear
 from a2a_django.batches import End
+from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
 from a2a_django.models import Artifact, Event, Message, Task, Turn
 from a2a_django.models.event import Kind

@@ -23,7 +23,7 @@ from a2a_django.operations import streams
 TESTS = Path(__file__).parent.parent
 ON_POSTGRES = [
     *("integration/test_queries.py", "integration/test_event_log.py", "integration/test_races.py"),
-    *("unit/test_database.py", "unit/test_statements.py"),
+    *("integration/test_commits.py", "unit/test_database.py", "unit/test_statements.py"),
 ]
 on_postgres = pytest.mark.vendor("postgresql")
 

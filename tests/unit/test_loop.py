@@ -137,7 +137,7 @@ import asyncio, os, threading
 import django
 django.setup()
 from a2a_django import database, doorbell
-from a2a_django.agents import leases, loop
+from a2a_django.agents import commits, leases, loop
 
 async def nothing():
     pass
@@ -149,8 +149,8 @@ async def ear():
 
 def work():
     loop.submit(nothing()).result(20)
-    assert asyncio.run(database.log.run(threading.get_ident)) != threading.get_ident()
-    assert asyncio.run(database.requests.run(threading.get_ident)) != threading.get_ident()
+    for pool in (database.log, database.requests, database.commits):
+        assert asyncio.run(pool.run(threading.get_ident)) != threading.get_ident()
     kept = asyncio.run(ear())
     doorbell.ring("t")
     done = threading.Event()
@@ -158,6 +158,7 @@ def work():
     assert done.wait(20)
     leases._renewing()
     leases._held["x"] = None
+    commits._waiting.append(None)
     return kept
 
 kept = work()
@@ -165,7 +166,7 @@ child = os.fork()
 if not child:
     status = 1
     try:
-        assert not doorbell._ears and not leases._held
+        assert not (doorbell._ears or leases._held or commits._waiting)
         work()
         status = 0
     finally:

@@ -1,0 +1,232 @@
+"""Group commit: turns of one process share their commits, and nothing else (DESIGN 4)."""
+
+import asyncio
+import threading
+
+import pytest
+from django.db import OperationalError, connection, connections
+from django.test.utils import CaptureQueriesContext
+
+from a2a_django import database, entries, event_log
+from a2a_django.agents import claims, commits
+from a2a_django.batches import FOLD_AT_ONCE, End
+from a2a_django.event_log import Append, FencedError
+from a2a_django.models import Artifact, Event, Message, Task, Turn
+from a2a_django.models.event import Kind
+from a2a_django.models.turn import TurnState
+from a2a_django.protocol.states import TaskState
+
+pytestmark = pytest.mark.django_db
+
+PATIENCE = 20
+
+
+@pytest.fixture
+def begin(make_task):
+    """begin(count): writers of new turns of new tasks, as claims have them; `writer.turn` is the turn."""
+
+    def one(number):
+        task = make_task(visible=False, lease=f"lease {number}")
+        message = task.messages.get()
+        turn = Turn.objects.create(task=task, message=message, state=TurnState.RUNNING)
+        writer = claims.writer(task, message.message_id, message.body)
+        writer.turn = turn
+        return writer
+
+    return lambda count: [one(number) for number in range(count)]
+
+
+def status(writer, state=TaskState.WORKING):
+    return entries.status(writer.task_id, writer.context_id, state)
+
+
+def chunk(writer, text, *, append=False):
+    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+    data = {"taskId": writer.task_id, "contextId": writer.context_id, "artifact": artifact, "append": append}
+    return entries.entry(Kind.ARTIFACT, data)
+
+
+def unwritable(writer):
+    """An entry that no database takes."""
+    return entries.Entry(Kind.ARTIFACT, chunk(writer, "x").data, "\ud800")
+
+
+def kinds(writer):
+    found = list(Event.objects.after(writer.task_id, 0).values_list("sequence", "kind"))
+    assert [sequence for sequence, _ in found] == list(range(1, len(found) + 1))
+    assert Task.objects.get(pk=writer.task_id).last_sequence == len(found)
+    return [kind for _, kind in found]
+
+
+def all_rows():
+    return [list(model.objects.order_by("pk").values()) for model in (Task, Event, Message, Artifact, Turn)]
+
+
+# --- append_together
+
+
+def test_appends_of_several_tasks_are_one_transaction(begin):
+    writers = begin(3)
+    with CaptureQueriesContext(connection) as queries:
+        event_log.append_together([Append(writer, [status(writer), chunk(writer, "1")]) for writer in writers])
+    verbs = [query["sql"].split()[0] for query in queries if "SAVEPOINT" not in query["sql"]]
+    assert verbs == ["UPDATE"] * 3 + ["INSERT"]
+    for writer in writers:
+        assert kinds(writer) == ["task", "statusUpdate", "artifactUpdate"]
+        assert (writer.sequence, writer.visible) == (3, True)
+
+
+def test_turns_end_together(begin):
+    first, second, third = begin(3)
+    said = [status(first), chunk(first, "1"), status(first, TaskState.COMPLETED)]
+    appends = [
+        Append(first, said, End(first.turn.pk)),
+        Append(second, [], End(second.turn.pk, failed=True, answer={"type": "X", "message": "no", "data": None})),
+        Append(third, [status(third)]),
+    ]
+    event_log.append_together(appends)
+    assert [item.error for item in appends] == [None] * 3
+    assert list(Turn.objects.order_by("pk").values_list("state", flat=True)) == ["done", "failed", "running"]
+    assert [Task.objects.get(pk=writer.task_id).lease for writer in (first, second, third)] == ["", "", "lease 2"]
+    assert [artifact.task_id for artifact in Artifact.objects.all()] == [first.task_id]
+    assert Turn.objects.get(pk=second.turn.pk).answer["message"] == "no"
+
+
+def test_one_that_is_fenced_off_hinders_no_other(begin):
+    writers = begin(3)
+    Task.objects.filter(pk=writers[1].task_id).update(lease="another's")
+    appends = [Append(writer, [status(writer), chunk(writer, "1")]) for writer in writers]
+    event_log.append_together(appends)
+    assert [type(item.error) for item in appends] == [type(None), FencedError, type(None)]
+    assert [len(kinds(writer)) for writer in writers] == [3, 0, 3]
+
+
+def test_one_that_cannot_be_written_hinders_no_other(begin):
+    writers = begin(3)
+    appends = [Append(writer, [status(writer)]) for writer in writers]
+    appends[1].said = [status(writers[1]), unwritable(writers[1])]
+    event_log.append_together(appends)
+    assert [item.error is None for item in appends] == [True, False, True]
+    assert [len(kinds(writer)) for writer in writers] == [2, 0, 2]
+    assert writers[1].sequence == 0
+
+
+def test_one_that_was_made_visible_meanwhile_goes_on_behind(begin):
+    writers = begin(2)
+    other = event_log.writer(Task.objects.get(pk=writers[0].task_id))
+    event_log.append(other, [entries.submitted(other.task_id, other.context_id, other.opening)])
+    event_log.append_together([Append(writer, [status(writer)]) for writer in writers])
+    assert [kinds(writer) for writer in writers] == [["task", "statusUpdate"]] * 2
+
+
+def test_one_with_nothing_to_write_is_fine(begin):
+    writers = begin(2)
+    appends = [Append(writers[0], []), Append(writers[1], [status(writers[1])])]
+    event_log.append_together(appends)
+    assert [item.error for item in appends] == [None, None]
+    assert [len(kinds(writer)) for writer in writers] == [0, 2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lost_answer_to_the_commit_doubles_nothing(begin, monkeypatch):
+    """Each finds its own events in the log."""
+    writers = begin(3)
+    commit = connection.commit
+
+    def broken():
+        monkeypatch.undo()
+        commit()
+        raise OperationalError("the connection broke")
+
+    monkeypatch.setattr(connection, "commit", broken)
+    event_log.append_together([Append(writer, [status(writer), chunk(writer, "1")]) for writer in writers])
+    for writer in writers:
+        assert kinds(writer) == ["task", "statusUpdate", "artifactUpdate"]
+        event_log.append(writer, [chunk(writer, "2", append=True)])
+        assert len(kinds(writer)) == 4
+
+
+# --- commits.append
+
+
+@pytest.fixture
+def held():
+    """Keeps the thread that commits from working until `held.set()`."""
+    release, begun = threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        release.wait(PATIENCE)
+
+    future = database.commits.submit(hold)
+    assert begun.wait(PATIENCE)
+    yield release
+    release.set()
+    future.result(PATIENCE)
+
+
+async def in_thread(function, *args):
+    """What `function(*args)` returns, called where the ORM may be used."""
+
+    def call():
+        try:
+            return function(*args)
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(call)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestCommits:
+    async def test_what_comes_while_a_commit_is_under_way_is_the_next_one(self, begin, held, monkeypatch):
+        writers = await in_thread(begin, 5)
+        groups, together = [], event_log.append_together
+
+        def watched(taken):
+            groups.append(len(taken))
+            together(taken)
+
+        monkeypatch.setattr(event_log, "append_together", watched)
+        waiting = [asyncio.create_task(commits.append(writer, [status(writer)], None)) for writer in writers]
+        await asyncio.sleep(0)
+        held.set()
+        await asyncio.gather(*waiting)
+        assert groups == [5]
+        for writer in writers:
+            assert await in_thread(kinds, writer) == ["task", "statusUpdate"]
+
+    async def test_each_hears_of_its_own_error(self, begin, held):
+        writers = await in_thread(begin, 3)
+        await in_thread(Task.objects.filter(pk=writers[2].task_id).delete)
+        said = [[status(writers[0])], [unwritable(writers[1])], [status(writers[2])]]
+        calls = [commits.append(writer, one, None) for writer, one in zip(writers, said, strict=True)]
+        waiting = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0)
+        held.set()
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), UnicodeEncodeError, FencedError]
+
+    async def test_one_who_gives_up_hinders_no_other(self, begin, held):
+        """A turn that waited for the database as long as its lease lasts."""
+        writers = await in_thread(begin, 3)
+        gives_up, waits = (
+            asyncio.create_task(commits.append(writer, [status(writer)], None)) for writer in writers[:2]
+        )
+        await asyncio.sleep(0)
+        gives_up.cancel()
+        await asyncio.wait({gives_up})
+        held.set()
+        await asyncio.wait_for(waits, PATIENCE)
+        await asyncio.wait_for(commits.append(writers[2], [status(writers[2])], None), PATIENCE)
+        for writer in writers[1:]:
+            assert await in_thread(kinds, writer) == ["task", "statusUpdate"]
+
+    async def test_many_chunks_are_folded_at_the_end(self, begin):
+        [writer] = await in_thread(begin, 1)
+        count = FOLD_AT_ONCE + 1
+        said = [status(writer), *(chunk(writer, "x", append=n > 0) for n in range(count))]
+        await commits.append(writer, said, None)
+        await commits.append(writer, [status(writer, TaskState.COMPLETED)], End(writer.turn.pk))
+        row = await in_thread(Artifact.objects.get)
+        assert row.body.count('"x"') == count
