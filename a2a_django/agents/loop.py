@@ -49,7 +49,9 @@ class SharedLoop:
 
     def _warn(self) -> None:
         frame = sys._current_frames().get(self._thread.ident or 0)
-        where = "".join(traceback.format_stack(frame, limit=8)) if frame else ""
+        if frame is None or frame.f_code.co_name == "select":
+            return  # the loop waits for work: the machine was slow, not an executor
+        where = "".join(traceback.format_stack(frame, limit=8))
         log.warning(
             "An executor holds the shared event loop for over %s s, all others wait; make it async, "
             "or register it with @executor(…, blocking=True). It is at:\n%s",

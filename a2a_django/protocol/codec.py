@@ -34,13 +34,13 @@ def parse_json(raw: bytes) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
+    raise errors.InvalidParamsError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if number in (float("inf"), float("-inf")):
-        raise ValueError(f"{text[:40]} is beyond a double")
+        raise errors.InvalidParamsError(f"{text[:40]} is beyond a double")
     return number
 
 

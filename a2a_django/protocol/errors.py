@@ -183,8 +183,10 @@ def rest_body(error: A2AError) -> dict[str, Any]:
 
 def jsonrpc_error(error: A2AError) -> dict[str, Any]:
     """`error` as the error object of a JSON-RPC response (A2A 9.5)."""
-    row = rendering(error)
-    return {"code": row.jsonrpc, "message": row.title or error.message, "data": details(error)}
+    row, data = rendering(error), details(error)
+    if row.title and len(data) == 1 and error.message != kind(error).message:
+        data[0]["metadata"]["detail"] = error.message
+    return {"code": row.jsonrpc, "message": row.title or error.message, "data": data}
 
 
 def store(error: A2AError) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def test_each_error_has_a_shape_on_rest_and_on_json_rpc(kind, row):
         "error": {"code": row.http, "status": row.grpc, "message": "What is wrong", "details": [info]}
     }
     shown = errors.jsonrpc_error(error)
+    if row.title:  # the standard message takes the place of ours
+        info["metadata"]["detail"] = "What is wrong"
     assert (shown["code"], shown["data"]) == (row.jsonrpc, [info])
     assert shown["message"] == (row.title or "What is wrong")
     assert 400 <= row.http < 600
