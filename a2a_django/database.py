@@ -4,9 +4,10 @@ import asyncio
 import contextvars
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -32,6 +33,7 @@ class Pool:
     def forget(self) -> None:
         """Starts afresh: after a fork the threads are gone."""
         self._executor = None
+        self.__dict__.pop("_enter", None)
 
     async def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """What `function(*args)` returns, run in a thread of the pool with the caller's context variables."""
@@ -50,7 +52,11 @@ class Pool:
 
         asgiref shows them to those threads only that it has entered itself, which costs a little more.
         """
-        return await sync_to_async(_tidily, thread_sensitive=False, executor=self.executor)(function)
+        return cast("R", await self._enter(function))
+
+    @cached_property
+    def _enter(self) -> Callable[..., Awaitable[Any]]:
+        return sync_to_async(_tidily, thread_sensitive=False, executor=self.executor)
 
     @property
     def executor(self) -> ThreadPoolExecutor:

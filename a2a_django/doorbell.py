@@ -30,17 +30,28 @@ REJOIN_SECONDS = 30  # the core layer forgets groups, and so does a restarted Re
 class Ear:
     """One listener. Made in the event loop that waits; may be put to a key from any thread, before it is read.
 
-    An Ear that nobody keeps any more is forgotten by itself.
+    One that nobody keeps any more is forgotten by itself, but `close` is sooner: views are garbage that waits to be
+    collected, and until then the keeper would look for them.
     """
 
     def __init__(self) -> None:
         self._loop, self._rung = asyncio.get_running_loop(), asyncio.Event()
+        self._keys: list[str] = []
 
     def listen(self, key: str) -> None:
         """From now on every ring for `key` is heard."""
         keeper()
         with _lock:
             _ears.setdefault(key, weakref.WeakSet()).add(self)
+            self._keys.append(key)
+
+    def close(self) -> None:
+        """Hears no more."""
+        with _lock:
+            for key in self._keys:
+                if ears := _ears.get(key):
+                    ears.discard(self)
+            self._keys.clear()
 
     def ring(self) -> None:
         """Wakes the listener; from any thread."""

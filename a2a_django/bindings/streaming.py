@@ -51,6 +51,7 @@ class EventStream(AsyncConsumer):
             for task in (writing, listening):
                 task.cancel()
             await asyncio.gather(writing, listening, return_exceptions=True)
+            self.stream.ear.close()
 
     async def dispatch(self, message: dict[str, Any]) -> None:
         """Channels' own would send every message through one thread of the process, for the database's sake."""

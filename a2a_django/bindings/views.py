@@ -108,6 +108,7 @@ class A2AView(APIView):
         try:
             response = await self._conclude(await database.requests.run_for_request(self._begin))
         except Exception as error:
+            self.ear.close()
             response = self.handle_exception(error)
         return self.finalize_response(self.request, cast(Response, response), *args, **kwargs)
 
@@ -119,10 +120,9 @@ class A2AView(APIView):
 
     async def _conclude(self, outcome: Outcome) -> HttpResponse:
         """The response, or an empty one when the rest has been handed over."""
-        if isinstance(outcome, HttpResponse):
-            return outcome
-        if isinstance(outcome, str):
-            return self.answer(outcome)
+        if isinstance(outcome, HttpResponse | str):
+            self.ear.close()
+            return outcome if isinstance(outcome, HttpResponse) else self.answer(outcome)
         free = handover.available(self.request._request)
         if isinstance(outcome, Stream):
             return handover.hand_over(self._handover(), EventStream(outcome, self))
@@ -146,6 +146,8 @@ class A2AView(APIView):
             return self.answer(await waiting())
         except Exception as error:
             return cast(HttpResponse, self.handle_exception(error))
+        finally:
+            self.ear.close()
 
     def handle(self) -> Outcome:
         """Does the operation, for what `self.kwargs` has of the path; in a thread of `database.requests`."""
