@@ -3,11 +3,12 @@
 import asyncio
 import contextvars
 import os
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -16,6 +17,7 @@ from a2a_django.settings import a2a_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 IDLE_SECONDS = 60.0  # a connection that rested longer is opened anew: servers and proxies drop idle ones
 
@@ -65,6 +67,38 @@ class Pool:
             size = self._size if isinstance(self._size, int) else getattr(a2a_settings, self._size)
             self._executor = ThreadPoolExecutor(size, thread_name_prefix=self._name)
         return self._executor
+
+
+class Gathered(Generic[T]):
+    """Calls of one kind: what comes while `work` is under way waits, and is its next argument, all at once."""
+
+    def __init__(self, pool: Pool, work: Callable[[Sequence[T]], None]) -> None:
+        self._pool, self._work = pool, work
+        self.forget()
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Starts afresh: after a fork the parent does what it was asked."""
+        self._lock = threading.Lock()
+        self._waiting: list[T] = []
+        self._next: Future[None] | None = None
+
+    async def run(self, item: T) -> None:
+        """Returns when `work` has seen `item`."""
+        # Who gives up must not take the others' work along.
+        await asyncio.shield(asyncio.wrap_future(self._join(item)))
+
+    def _join(self, item: T) -> "Future[None]":
+        with self._lock:
+            self._waiting.append(item)
+            if self._next is None:
+                self._next = self._pool.submit(self._run)
+            return self._next
+
+    def _run(self) -> None:
+        with self._lock:
+            taken, self._waiting, self._next = self._waiting, [], None
+        self._work(taken)
 
 
 def _tidily(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:

@@ -24,8 +24,8 @@ def with_streaming(application: Application) -> Application:
         if scope["type"] != "http" or a2a_settings.PATH not in scope["path"]:
             return await application(scope, receive, send)
         handover = scope["a2a_django"] = Handover()
-        await _in_spare_thread(application, scope, receive, handover.filter(send))
-        if handover.follow_up is not None:
+        await _in_spare_thread(application, scope, handover.listen(receive), handover.filter(send))
+        if handover.follow_up is not None and not handover.left:
             await handover.follow_up(scope, receive, send)
 
     return with_follow_up

@@ -5,24 +5,18 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
-from django.db.models import Exists
 
-from a2a_django import database, snapshots
+from a2a_django import snapshots
 from a2a_django.agents import card
 from a2a_django.doorbell import Ear
-from a2a_django.models import Caller, Event, Task, Turn
+from a2a_django.models import Caller, Task
 from a2a_django.models.event import Kind
-from a2a_django.models.turn import ENDED
+from a2a_django.operations import news
+from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
 from a2a_django.operations.sending import accept
 from a2a_django.protocol import codec, errors
-from a2a_django.protocol.states import TERMINAL
 from a2a_django.settings import a2a_settings
-from a2a_django.statements import Select
-
-CHUNK = 500  # events that one look takes at the most
-
-Item = tuple[int, str]  # sequence, StreamResponse JSON
 
 
 @dataclass
@@ -55,13 +49,13 @@ class Stream:
                 yield found
             if over or loop.time() >= ends:
                 return
-            full = len(found) == CHUNK
+            full = len(found) == news.CHUNK
             if not full and not await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
                 yield ()
             found, over = await self._look()
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
-        found, over = await database.log.run(_news, self.task_id, self.after, self.turn_id)
+        found, over = await news.look(self.task_id, self.after, self.turn_id)
         if found:
             self.after = found[-1][0]
         if self.history_length is not None and found and found[0][0] == 1:
@@ -112,47 +106,3 @@ def _shortened(text: str, history_length: int) -> str:
     if history_length:
         data[Kind.TASK]["history"] = history[-history_length:]
     return codec.dumps(data)
-
-
-def _news(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    """The events after `after`, and whether the stream is over with them.
-
-    Whether the turn has ended is read no later than its events: a stream can't close before its last event.
-    """
-    found, over = _events(task_id, after, turn_id)
-    if found or over:
-        return found, over
-    if _has_ended(task_id, turn_id):
-        return _events(task_id, after, turn_id)[0], True
-    return [], False
-
-
-def _has_ended(task_id: str, turn_id: int | None) -> bool:
-    """Whether the turn, or else the task has; raises what the turn's caller gets instead of events."""
-    if turn_id is None:
-        return Task.objects.filter(pk=task_id, state__in=TERMINAL).exists()
-    [(state, answer, visible)] = _TURNS.rows(turn_id)
-    if answer and not visible:
-        raise errors.restore(answer)
-    return state in ENDED
-
-
-def _events(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    found = _EVENTS.rows(task_id, after, turn_id or 0)
-    if not found:
-        return [], False
-    over = found[-1][2] in TERMINAL or (found[-1][3] and len(found) < CHUNK)
-    return [(sequence, body) for sequence, body, _, _ in found], over
-
-
-_TURNS = Select(
-    Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
-)
-_EVENTS = Select(
-    Event,
-    lambda task_id, after, turn_id: (
-        Event.objects.after(task_id, after)
-        .annotate(over=Exists(Turn.objects.filter(pk=turn_id, state__in=ENDED)))
-        .values_list("sequence", "body", "state", "over")[:CHUNK]
-    ),
-)

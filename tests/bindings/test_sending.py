@@ -438,7 +438,7 @@ def test_numbers_that_are_none_are_refused(client, number):
     """CASES 16."""
     raw = json.dumps({"message": message(parts=[{"data": {"n": "?"}}])}).replace('"?"', number)
     error = refused(client, raw.encode())
-    assert error.reason == "INVALID_JSON"
+    assert error.reason == "INVALID_PARAMS"
 
 
 @pytest.mark.parametrize("text", ["a\\u0000b", "\\ud800", "\\udc00\\ud800"])

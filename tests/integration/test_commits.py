@@ -187,7 +187,7 @@ class TestCommits:
             groups.append(len(taken))
             together(taken)
 
-        monkeypatch.setattr(event_log, "append_together", watched)
+        monkeypatch.setattr(commits._appends, "_work", watched)
         waiting = [asyncio.create_task(commits.append(writer, [status(writer)], None)) for writer in writers]
         await asyncio.sleep(0)
         held.set()

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 
 from a2a_django import operations
 from a2a_django.models import Artifact, Task
-from a2a_django.operations import streams
+from a2a_django.operations import news
 
 TESTS = Path(__file__).parent.parent
 ON_POSTGRES = [
@@ -147,7 +147,7 @@ class TestIndexes:
     def test_events_after_n(self, crowd):
         """Also where thousands of them wait, of which one look takes some; a few may be sorted."""
         for after, many in ((0, True), (3000, True), (3990, False), (4001, False)):
-            look = partial(streams._news, "task-2", after, None)
+            look = partial(news._look_at_one, news._Look("task-2", after, None))
             for plan in plans(look, "a2a_django_event")[1]:
                 assert_reads_by("a2a_event_sequence", "a2a_django_event", plan, in_order=many)
 

@@ -158,7 +158,7 @@ def work():
     assert done.wait(20)
     leases._renewing()
     leases._held["x"] = None
-    commits._waiting.append(None)
+    commits._appends._waiting.append(None)
     return kept
 
 kept = work()
@@ -166,7 +166,7 @@ child = os.fork()
 if not child:
     status = 1
     try:
-        assert not (doorbell._ears or leases._held or commits._waiting)
+        assert not (doorbell._ears or leases._held or commits._appends._waiting)
         work()
         status = 0
     finally:

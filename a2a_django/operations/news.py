@@ -1,0 +1,147 @@
+"""What comes after n in the logs of tasks, read in one query for all streams that ask at the same time (DESIGN 4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from operator import or_
+from typing import Any
+
+from django.db.models import Exists, Q
+
+from a2a_django import database
+from a2a_django.database import Gathered
+from a2a_django.models import Event, Task, Turn
+from a2a_django.models.turn import ENDED
+from a2a_django.protocol import errors
+from a2a_django.protocol.states import TERMINAL
+from a2a_django.statements import Select
+
+CHUNK = 500
+"""Events that one look takes at the most."""
+
+TOGETHER = 64  # looks of one query
+
+Item = tuple[int, str]  # sequence, StreamResponse JSON
+
+
+@dataclass
+class _Look:
+    """What a stream asks, and what there is: `over` says that nothing follows."""
+
+    task_id: str
+    after: int
+    turn_id: int | None
+    found: list[Item] = field(default_factory=list)
+    over: bool = False
+    error: Exception | None = None
+
+
+async def look(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
+    """The events after `after`, and whether the stream is over with them: with its turn, or else with the task.
+
+    Raises what the turn's caller gets instead of events.
+    """
+    asked = _Look(task_id, after, turn_id)
+    await _looks.run(asked)
+    if asked.error is not None:
+        raise asked.error
+    return asked.found, asked.over
+
+
+def _look_together(asked: Sequence[_Look]) -> None:
+    for start in range(0, len(asked), TOGETHER):
+        some = asked[start : start + TOGETHER]
+        if not _look_at_many(some):
+            for one in some:
+                _look_at_one(one)
+
+
+_looks = Gathered(database.log, _look_together)
+
+
+# --- one
+
+
+def _look_at_one(asked: _Look) -> None:
+    """Whether the turn has ended is read no later than its events: a stream can't close before its last event."""
+    try:
+        _read(asked)
+        if not asked.found and _has_ended(asked):
+            _read(asked)
+            asked.over = True
+    except Exception as error:  # its own, not that of the others
+        asked.error = error
+
+
+def _read(asked: _Look) -> None:
+    rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
+    asked.found = [(sequence, body) for sequence, body, _, _ in rows]
+    asked.over = bool(rows) and (rows[-1][2] in TERMINAL or (rows[-1][3] and len(rows) < CHUNK))
+
+
+def _has_ended(asked: _Look) -> bool:
+    """Whether the turn has, or else the task."""
+    if asked.turn_id is None:
+        return Task.objects.filter(pk=asked.task_id, state__in=TERMINAL).exists()
+    [(state, answer, visible)] = _TURN.rows(asked.turn_id)
+    if answer and not visible:
+        raise errors.restore(answer)
+    return state in ENDED
+
+
+_TURN = Select(
+    Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
+)
+_EVENTS = Select(
+    Event,
+    lambda task_id, after, turn_id: (
+        Event.objects.after(task_id, after)
+        .annotate(over=Exists(Turn.objects.filter(pk=turn_id, state__in=ENDED)))
+        .values_list("sequence", "body", "state", "over")[:CHUNK]
+    ),
+)
+
+
+# --- many
+
+
+def _look_at_many(asked: Sequence[_Look]) -> bool:
+    """Fills in what two queries find for all; False where each has to look for itself. Turns are read first."""
+    if len(asked) == 1:
+        return False
+    size = 1 << (len(asked) - 1).bit_length()  # few different statements: the last look stands in for the missing ones
+    padded = [*asked, *[asked[-1]] * (size - len(asked))]
+    running = {turn for (turn,) in _running(size).rows(*(one.turn_id or 0 for one in padded))}
+    rows = _events(size).rows(*(part for one in padded for part in (one.task_id, one.after)))
+    if len(rows) == CHUNK:
+        return False
+    for one in asked:
+        own = [row for row in rows if row[0] == one.task_id and row[1] > one.after]
+        one.found = [(sequence, body) for _, sequence, body, _ in own]
+        ended = one.turn_id is not None and one.turn_id not in running
+        one.over = bool(own) and (own[-1][3] in TERMINAL or ended)
+        if not own and (ended or one.turn_id is None):
+            _look_at_one(one)
+    return True
+
+
+@cache
+def _running(size: int) -> Select[Turn]:
+    """Those of the turns that have not ended."""
+    return Select(
+        Turn,
+        lambda *turns: Turn.objects.filter(pk__in=turns).exclude(state__in=ENDED).order_by().values_list("pk"),
+        arity=size,
+    )
+
+
+@cache
+def _events(size: int) -> Select[Event]:
+    """What follows in each of the tasks: (task id, sequence, body, state)."""
+
+    def build(*arguments: Any) -> Any:
+        each = (Q(task_id=task, sequence__gt=after) for task, after in zip(*[iter(arguments)] * 2, strict=True))
+        events = Event.objects.filter(reduce(or_, each)).order_by("task_id", "sequence")
+        return events.values_list("task_id", "sequence", "body", "state")[:CHUNK]
+
+    return Select(Event, build, arity=2 * size)
