@@ -13,7 +13,7 @@ from tests.acceptance.sites import HEADERS
 from tests.acceptance.test_failures import eventually, services
 
 IN_CELERY = tuple(pytest.param(name, marks=SERVICES) for name in ("daphne", "uvicorn"))
-THREADS = 48  # 8 of our pools, the server's own, the keeper, and 32 that sync middleware has used; far from one for each call
+THREADS = 48  # of our pools 8, the server's own, the keeper, 32 that sync middleware has used; not one for each call
 CONNECTIONS = 10  # 8 of our pools and the site's own
 
 
