@@ -32,8 +32,11 @@ def with_streaming(application: Application) -> Application:
 
 
 async def _in_spare_thread(application: Application, scope: Any, receive: Receive, send: Send) -> None:
-    """Django starts a thread for each request, for signals and sync middleware, and one to end that: a third of what
-    an A2A request costs. Here its sync code runs in the thread of a request that has ended."""
+    """Runs the application with its sync code in the thread of an A2A request that has ended.
+
+    Otherwise Django starts a thread for each request, for signals and sync middleware, and another to end that one,
+    which is a third of what an A2A request costs.
+    """
     thread = _spare.pop() if _spare else ThreadPoolExecutor(1, "a2a-django")
     try:
         async with ThreadSensitiveContext(executor=thread):

@@ -1,13 +1,12 @@
 """Hands a Turn to this process or to Celery, and the next one when it has ended (DESIGN 5)."""
 
-import asyncio
 import logging
 import time
 
 from celery import shared_task
 
 from a2a_django import accidents, database, doorbell
-from a2a_django.agents import claims, loop, registry, runner
+from a2a_django.agents import claims, loop, runner
 from a2a_django.agents.claims import Claim
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import TurnState
@@ -28,7 +27,7 @@ def in_process() -> bool:
 
 def start(claim: Claim) -> None:
     """Runs a claimed turn in this process."""
-    loop.submit(_perform(claim), blocking=_blocking(claim))
+    loop.submit(_perform(claim))
 
 
 def hand(turn_id: int) -> None:
@@ -68,11 +67,7 @@ def _publish(turn_id: int) -> None:
 
 async def _claim_and_perform(turn_id: int) -> None:
     claim = await database.log.run(claims.claim, turn_id)
-    if claim is None:
-        return
-    if _blocking(claim):
-        await asyncio.wrap_future(loop.submit(_perform(claim), blocking=True))
-    else:
+    if claim is not None:
         await _perform(claim)
 
 
@@ -83,13 +78,6 @@ async def _perform(claim: Claim) -> None:
         log.error("Turn %s was given up: %s", claim.turn_id, accidents.place(error))
     if claim.writer.crowded:
         await database.log.run(next_turn, claim.writer.task_id)
-
-
-def _blocking(claim: Claim) -> bool:
-    try:
-        return registry.registration(claim.executor).blocking
-    except LookupError:  # the runner will say so where the caller and staff can see it
-        return False
 
 
 @shared_task(name="a2a_django.run_turn", ignore_result=True, acks_late=False)

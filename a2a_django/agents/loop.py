@@ -60,12 +60,9 @@ class SharedLoop:
         )
 
 
-def submit(work: Coroutine[Any, Any, None], *, blocking: bool = False) -> "concurrent.futures.Future[None]":
-    """Runs `work` in a fresh context, so that nothing of the caller's request leaks into the turn."""
-    context = contextvars.Context()
-    if blocking:
-        return context.run(_in_own_thread, work)
-    return context.run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
+def submit(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
+    """Runs `work` in the shared loop, in a fresh context: nothing of the caller's request leaks into the turn."""
+    return contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
 
 
 def _shared_loop() -> asyncio.AbstractEventLoop:
@@ -76,19 +73,26 @@ def _shared_loop() -> asyncio.AbstractEventLoop:
         return _shared.loop
 
 
-def _in_own_thread(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
-    future: concurrent.futures.Future[None] = concurrent.futures.Future()
+def in_own_thread(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
+    """Runs `work` in a thread with a loop of its own, with the caller's context; cancelling the future cancels it."""
+    own = asyncio.new_event_loop()
+    threading.Thread(target=_run_and_close, args=(own,), name="a2a-executor", daemon=True).start()
+    return asyncio.run_coroutine_threadsafe(_to_the_end(work), own)
 
-    def run() -> None:
-        try:
-            asyncio.run(work)
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(None)
 
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="a2a-executor", daemon=True).start()
-    return future
+def _run_and_close(own: asyncio.AbstractEventLoop) -> None:
+    own.run_forever()
+    own.run_until_complete(own.shutdown_asyncgens())
+    own.close()
+
+
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Awaits `work` and then has the loop that it ran in stop."""
+    own = asyncio.get_running_loop()
+    try:
+        await work
+    finally:
+        own.call_soon(own.stop)
 
 
 def _forget() -> None:

@@ -56,6 +56,14 @@ def registration(name: str) -> Registration:
     raise LookupError(f"No executor is called “{name}”; there are: {', '.join(names()) or 'none'}.")
 
 
+def blocks(name: str) -> bool:
+    """Whether executor `name` was registered as one that blocks; False for one that there isn't."""
+    try:
+        return registration(name).blocking
+    except LookupError:  # whoever gets it will say so, where the caller and staff can see it
+        return False
+
+
 def get(name: str) -> AgentExecutor:
     """This process's instance of executor `name`; LookupError where there is none."""
     with _lock:

@@ -12,7 +12,7 @@ from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries, snapshots
-from a2a_django.agents import claims, commits, connections, registry
+from a2a_django.agents import claims, commits, connections, loop, registry
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
@@ -54,7 +54,9 @@ class _Run:
             artifact_ids={artifact.artifact_id for artifact in task.artifacts} if task else set(),
         )
         self.wake = asyncio.Event()
-        self.speech = Speech(self.contract, self.wake.set)
+        self.home = asyncio.get_running_loop()
+        self.blocking = registry.blocks(claim.executor)
+        self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
         self.held = Held(self.writer.task_id, self.writer.lease)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
@@ -76,6 +78,9 @@ class _Run:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
 
+    def _wake_from_any_thread(self) -> None:
+        self.home.call_soon_threadsafe(self.wake.set)
+
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         task.add_done_callback(lambda _: task.cancelled() or task.exception())  # else asyncio logs its text
@@ -84,7 +89,11 @@ class _Run:
 
     async def _execute(self) -> None:
         executor = registry.get(self.claim.executor)
-        await executor.execute(await self._request_context(), self.speech)
+        await self._in_its_loop(executor.execute(await self._request_context(), self.speech))
+
+    async def _in_its_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Awaits `work` here, or in a thread of its own if it blocks: what was said is appended meanwhile."""
+        await (asyncio.wrap_future(loop.in_own_thread(work)) if self.blocking else work)
 
     async def _watch(self) -> None:
         while True:
@@ -135,7 +144,7 @@ class _Run:
         try:
             async with asyncio.timeout(a2a_settings.CANCEL_TIMEOUT):
                 context = await self._cancel_context()
-                await registry.get(self.claim.executor).cancel(context, self.speech)
+                await self._in_its_loop(registry.get(self.claim.executor).cancel(context, self.speech))
         except REFUSALS:
             await database.log.run(_refuse, self.writer.task_id, self.writer.lease)
             self.held.cancel_requested, self.canceling = False, None

@@ -1,6 +1,8 @@
 """The event queue that an executor speaks into: serialised at once, bounded by count and bytes (DESIGN 4)."""
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable
 
 from a2a.server.events import EventQueue
@@ -15,24 +17,27 @@ MAX_CHARACTERS = 4 * 2**20
 
 
 class Speech(EventQueue):
-    """What an executor has said and the log doesn't have yet. An executor that is too fast waits in here."""
+    """What an executor has said and the log doesn't have yet. An executor that is too fast waits in here.
+
+    The executor may run in another thread's loop than the one that takes; `wake` is called there.
+    """
 
     def __init__(self, contract: Contract, wake: Callable[[], None]) -> None:
         self.contract = contract
         self.breach: errors.InvalidAgentResponseError | None = None
         self.spoken = False
         self._wake = wake
+        self._lock = threading.Lock()
         self._entries: list[Entry] = []
         self._answer: list[Entry] = []
         self._size = 0
-        self._room = asyncio.Event()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._closed = False
 
     async def enqueue_event(self, event: Said) -> None:
         """Takes `event`; InvalidAgentResponseError for a breach of the contract, which also ends the turn."""
         while self._full() and not self._closed:
-            self._room.clear()
-            await self._room.wait()
+            await self._room()
         if self._closed:
             return
         if self.breach is not None:
@@ -44,17 +49,29 @@ class Speech(EventQueue):
             self._wake()
             raise
         self.spoken = True
-        self._size += len(entry.text)
-        (self._answer if entry.kind == Kind.MESSAGE else self._entries).append(entry)
+        with self._lock:
+            self._size += len(entry.text)
+            (self._answer if entry.kind == Kind.MESSAGE else self._entries).append(entry)
         self._wake()
 
     def _full(self) -> bool:
         return len(self._entries) >= MAX_ENTRIES or self._size >= MAX_CHARACTERS
 
+    async def _room(self) -> None:
+        room = asyncio.Event()
+        with self._lock:
+            self._waiting.append((asyncio.get_running_loop(), room))
+        self._wake()
+        await room.wait()
+
     def take(self) -> list[Entry]:
         """All that was said since the last call, in order; a Message is kept for `answer`."""
-        entries, self._entries, self._size = self._entries, [], 0
-        self._room.set()
+        with self._lock:
+            entries, self._entries, self._size = self._entries, [], 0
+            waiting, self._waiting = self._waiting, []
+        for loop, room in waiting:
+            with contextlib.suppress(RuntimeError):  # its loop has closed
+                loop.call_soon_threadsafe(room.set)
         return entries
 
     def answer(self) -> list[Entry]:
@@ -64,4 +81,4 @@ class Speech(EventQueue):
     def close(self) -> None:
         """From now on what is said is not heard."""
         self._closed = True
-        self._room.set()
+        self.take()

@@ -231,4 +231,5 @@ def _of_drf(error: exceptions.APIException) -> errors.A2AError:
     status = (
         401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
     )
-    return _BY_STATUS.get(status, errors.InternalError)(str(error.detail))
+    fallback = errors.InvalidRequestError if 400 <= status < 500 else errors.InternalError
+    return _BY_STATUS.get(status, fallback)(str(error.detail))

@@ -161,7 +161,7 @@ def test_executors_run_at_the_same_time_in_one_thread(client, gate):
     assert all(state(call()["task"]) == "COMPLETED" for call in pending)
 
 
-def test_executors_that_block_get_a_thread_each(make_client, gate, monkeypatch):
+def test_executors_that_block_get_a_thread_each(make_client, gate, monkeypatch, eventually):
     from a2a_django.agents import registry
     from tests.executors import Script
 
@@ -172,6 +172,8 @@ def test_executors_that_block_get_a_thread_each(make_client, gate, monkeypatch):
     pending = [client.sending(f"task working block:{count} agents artifact:a:b completed") for count in range(3)]
     for count in range(3):
         gate(str(count)).reached()
+    # What was said before the blocking code is in the log while that runs.
+    eventually(lambda: [state(task) for task in client.list()["tasks"]].count("WORKING") == 3)
 
     for count in range(3):
         gate(str(count)).open()

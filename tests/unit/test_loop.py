@@ -25,8 +25,13 @@ def result(function, *, blocking=False):
     async def work():
         found.append(function())
 
-    loop.submit(work(), blocking=blocking).result(PATIENCE)
+    loop.submit(in_own_thread(work()) if blocking else work()).result(PATIENCE)
     return found[0]
+
+
+async def in_own_thread(work):
+    """As a turn of an executor that blocks has it."""
+    await asyncio.wrap_future(loop.in_own_thread(work))
 
 
 @blocking_or_not
@@ -70,11 +75,31 @@ def test_an_executor_that_blocks_has_thread_and_loop_of_its_own():
         meet.wait()
         found.append((threading.current_thread(), asyncio.get_running_loop()))
 
-    for future in [loop.submit(work(), blocking=True) for _ in range(3)]:
+    for future in [loop.submit(in_own_thread(work())) for _ in range(3)]:
         future.result(PATIENCE)
     threads, loops = zip(*found, strict=True)
     assert len(set(threads)) == len(set(loops)) == 3
     assert result(asyncio.get_running_loop) not in loops
+
+
+def test_a_thread_of_its_own_ends_with_its_work_also_when_that_is_cancelled():
+    begun, ended = threading.Event(), []
+
+    async def work():
+        begun.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            ended.append(threading.current_thread())
+
+    future = loop.submit(in_own_thread(work()))
+    assert begun.wait(PATIENCE)
+    future.cancel()
+    deadline = time.monotonic() + PATIENCE
+    while not ended and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ended[0].join(PATIENCE)
+    assert not ended[0].is_alive()
 
 
 @blocking_or_not
@@ -101,7 +126,7 @@ def held(caplog, eventually):
         async def work():
             hold(released)
 
-        future = loop.submit(work(), blocking=blocking)
+        future = loop.submit(in_own_thread(work()) if blocking else work())
         try:
             if not blocking:
                 eventually(said)
