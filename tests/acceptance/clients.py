@@ -84,27 +84,32 @@ class Sent(NamedTuple):
 
 
 class Raw:
-    """REST without a library, to see what the SDK's client hides."""
+    """The bindings without a library, to see what the SDK's client hides."""
 
-    def __init__(self, web: Web, http: httpx.AsyncClient, agent: str = "script") -> None:
-        self.base, self.http = f"{web.url}/a2a/{agent}", http
+    def __init__(self, web: Web, http: httpx.AsyncClient, binding: str) -> None:
+        self.base, self.http, self._rpc = f"{web.url}/a2a/script", http, binding == "JSONRPC"
 
     @asynccontextmanager
-    async def stream(self, text: str, **headers: str) -> AsyncIterator[AsyncIterator[Sent]]:
-        """message:stream; leaving it drops the connection."""
-        async with self._events("POST", "message:stream", json=body(text), headers=headers) as events:
+    async def stream(self, text: str) -> AsyncIterator[AsyncIterator[Sent]]:
+        """SendStreamingMessage; leaving it drops the connection."""
+        async with self._events("message:stream", "SendStreamingMessage", body(text)) as events:
             yield events
 
     @asynccontextmanager
     async def subscribe(self, task: str, after: int | None = None) -> AsyncIterator[AsyncIterator[Sent]]:
-        """tasks/{id}:subscribe, resumed after event `after`."""
+        """SubscribeToTask, resumed after event `after`."""
         headers = {} if after is None else {"Last-Event-ID": str(after)}
-        async with self._events("POST", f"tasks/{task}:subscribe", headers=headers) as events:
+        async with self._events(f"tasks/{task}:subscribe", "SubscribeToTask", {"id": task}, **headers) as events:
             yield events
 
     @asynccontextmanager
-    async def _events(self, method: str, path: str, **options: Any) -> AsyncIterator[AsyncIterator[Sent]]:
-        async with self.http.stream(method, f"{self.base}/{path}", **options) as response:
+    async def _events(
+        self, path: str, method: str, params: dict[str, Any], **headers: str
+    ) -> AsyncIterator[AsyncIterator[Sent]]:
+        url, payload = f"{self.base}/{path}", params
+        if self._rpc:
+            url, payload = self.base, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        async with self.http.stream("POST", url, json=payload, headers=headers) as response:
             assert response.status_code == 200, await response.aread()
             assert response.headers["content-type"] == "text/event-stream"
             async with aclosing(_parse(response)) as events:
@@ -118,11 +123,11 @@ class Raw:
 
 
 @asynccontextmanager
-async def raw(web: Web, agent: str = "script") -> AsyncIterator[Raw]:
-    """A Raw client, with as many connections as it wants."""
+async def raw(web: Web, binding: str = "HTTP+JSON") -> AsyncIterator[Raw]:
+    """A Raw client of the agent “script”, with as many connections as it wants."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(timeout=TIMEOUT, headers=HEADERS, limits=limits, verify=False) as http:
-        yield Raw(web, http, agent)
+        yield Raw(web, http, binding)
 
 
 def body(text: str, *, immediately: bool = False) -> dict[str, Any]:
@@ -137,7 +142,8 @@ async def _parse(response: httpx.Response) -> AsyncIterator[Sent]:
         if line.startswith("id: "):
             sequence = int(line[4:])
         elif line.startswith("data: "):
-            yield Sent(sequence, json.loads(line[6:]))
+            data = json.loads(line[6:])
+            yield Sent(sequence, data.get("result", data))
         else:
             assert not line or line.startswith(":"), line
 

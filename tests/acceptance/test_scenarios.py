@@ -303,9 +303,7 @@ async def test_subscribing_to_what_has_ended_or_never_was(place, binding):
 @streaming
 async def test_a_client_comes_back_with_last_event_id(place, binding):
     """CASES 59, 60: it sees exactly 1..n, wherever it comes back."""
-    if binding == "JSONRPC":
-        pytest.skip("REST shows the ids")
-    async with raw(place.here) as http, raw(place.elsewhere) as other:
+    async with raw(place.here, binding) as http, raw(place.elsewhere, binding) as other:
         async with http.stream("work; chunks 10; wait door; chunks 10; complete") as events:
             seen = await read(events, 4)
         task_id = seen[0].data["task"]["id"]
