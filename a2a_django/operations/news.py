@@ -67,8 +67,8 @@ def _look_at_one(asked: _Look) -> None:
     try:
         _read(asked)
         if not asked.found and _has_ended(asked):
-            _read(asked)
-            asked.over = True
+            _read(asked)  # what came between the two; more than a chunk of it is not the end yet
+            asked.over = asked.over or not asked.found
     except Exception as error:  # its own, not that of the others
         asked.error = error
 

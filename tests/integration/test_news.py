@@ -113,3 +113,21 @@ def test_a_message_ends_the_stream_of_its_turn(make_task, logged):
     asked = looks((hidden.pk, 0, turn.pk), (logged(2)[0], 0, None))
     news._look_together(asked)
     assert outcome(asked)[0] == ([1], True)
+
+
+def test_more_than_a_chunk_that_came_with_the_end_is_read_to_its_end(logged, monkeypatch):
+    task_id, turn_id = logged(8, state=TaskState.COMPLETED, ended=True)
+    monkeypatch.setattr(news, "CHUNK", 3)
+    read, reads = news._read, []
+
+    def nothing_at_first(asked):
+        reads.append(asked.after)
+        if len(reads) > 1:
+            read(asked)
+            asked.found = asked.found[:3]
+            asked.over = asked.over and asked.found[-1][0] == 8
+
+    monkeypatch.setattr(news, "_read", nothing_at_first)
+    [asked] = looks((task_id, 0, turn_id))
+    news._look_together([asked])
+    assert ([sequence for sequence, _ in asked.found], asked.over) == ([1, 2, 3], False)
