@@ -51,9 +51,10 @@ async def look(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item
 def _look_together(asked: Sequence[_Look]) -> None:
     for start in range(0, len(asked), TOGETHER):
         some = asked[start : start + TOGETHER]
-        if not _look_at_many(some):
-            for one in some:
-                _look_at_one(one)
+        if len(some) > 1:
+            _look_at_many(some)
+        else:
+            _look_at_one(some[0])
 
 
 _looks = Gathered(database.log, _look_together)
@@ -105,24 +106,20 @@ _EVENTS = Select(
 # --- many
 
 
-def _look_at_many(asked: Sequence[_Look]) -> bool:
-    """Fills in what two queries find for all; False where each has to look for itself. Turns are read first."""
-    if len(asked) == 1:
-        return False
+def _look_at_many(asked: Sequence[_Look]) -> None:
+    """Fills in what two queries find for all. Turns are read first: a stream can't close before its last event."""
     size = 1 << (len(asked) - 1).bit_length()  # few different statements: the last look stands in for the missing ones
     padded = [*asked, *[asked[-1]] * (size - len(asked))]
     running = {turn for (turn,) in _running(size).rows(*(one.turn_id or 0 for one in padded))}
-    rows = _events(size).rows(*(part for one in padded for part in (one.task_id, one.after)))
-    if len(rows) == CHUNK:
-        return False
+    ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
+    rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
-        own = [row for row in rows if row[0] == one.task_id and row[1] > one.after]
+        own = [row for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
         one.found = [(sequence, body) for _, sequence, body, _ in own]
         ended = one.turn_id is not None and one.turn_id not in running
-        one.over = bool(own) and (own[-1][3] in TERMINAL or ended)
+        one.over = bool(own) and (own[-1][3] in TERMINAL or (ended and len(own) < CHUNK))
         if not own and (ended or one.turn_id is None):
             _look_at_one(one)
-    return True
 
 
 @cache
@@ -137,11 +134,15 @@ def _running(size: int) -> Select[Turn]:
 
 @cache
 def _events(size: int) -> Select[Event]:
-    """What follows in each of the tasks: (task id, sequence, body, state)."""
+    """Parts of logs, in no order: (task id, sequence, body, state).
+
+    Bounded by sequences, since a LIMIT would have PostgreSQL walk the whole index in the order of its keys.
+    """
 
     def build(*arguments: Any) -> Any:
-        each = (Q(task_id=task, sequence__gt=after) for task, after in zip(*[iter(arguments)] * 2, strict=True))
-        events = Event.objects.filter(reduce(or_, each)).order_by("task_id", "sequence")
-        return events.values_list("task_id", "sequence", "body", "state")[:CHUNK]
+        parts = zip(*[iter(arguments)] * 3, strict=True)
+        each = (Q(task_id=task, sequence__gt=after, sequence__lte=until) for task, after, until in parts)
+        events = Event.objects.filter(reduce(or_, each)).order_by()
+        return events.values_list("task_id", "sequence", "body", "state")
 
-    return Select(Event, build, arity=2 * size)
+    return Select(Event, build, arity=3 * size)

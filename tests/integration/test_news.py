@@ -82,14 +82,10 @@ def test_the_number_of_queries_does_not_grow_with_the_readers(logged):
 
 def test_a_log_that_is_longer_than_one_look_is_read_on(logged, monkeypatch):
     monkeypatch.setattr(news, "CHUNK", 3)
-    news._events.cache_clear()
-    (long, turn), (short, _) = logged(8), logged(2)
-    asked = looks((long, 0, turn), (short, 0, None))
+    (long, turn), (short, _) = logged(8, ended=True), logged(2)
+    asked = looks((long, 0, turn), (short, 0, None), (long, 5, turn))
     news._look_together(asked)
-    news._events.cache_clear()
-    assert asked[0].found[0][0] == 1
-    assert not asked[0].over
-    assert [sequence for sequence, _ in asked[1].found] == [1, 2]
+    assert outcome(asked) == [([1, 2, 3], False), ([1, 2], False), ([6, 7, 8], False)]
 
 
 def test_an_error_is_for_the_caller_of_its_turn_alone(make_task, logged):
