@@ -60,7 +60,7 @@ class End:
     answer: dict[str, Any] | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Batch:
     """What one append writes, and where that leaves the writer."""
 
@@ -126,7 +126,8 @@ def _answer(batch: Batch, entry: Entry) -> None:
 
 def _show(batch: Batch, entry: Entry) -> None:
     sequence = _event(batch, entry)
-    batch.visible = batch.changes["visible"] = True
+    if not batch.visible:
+        batch.visible = batch.changes["visible"] = True
     if entry.kind == Kind.TASK:
         _add_messages(batch, entry.data.get("history", ()))
     if entry.status is not None:

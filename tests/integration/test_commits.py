@@ -149,6 +149,51 @@ def test_a_lost_answer_to_the_commit_doubles_nothing(begin, monkeypatch):
 # --- commits.append
 
 
+def begun(begin, count):
+    """Writers of tasks whose artifact has begun."""
+    writers = begin(count)
+    for writer in writers:
+        event_log.append(writer, [chunk(writer, "a")])
+    return writers
+
+
+def updates(queries):
+    return [query["sql"] for query in queries if query["sql"].startswith("UPDATE")]
+
+
+def test_chunks_of_many_streams_move_their_tasks_in_one_update(begin):
+    writers = begun(begin, 5)
+    appends = [Append(writer, [chunk(writer, "b", append=True)]) for writer in writers]
+    with CaptureQueriesContext(connection) as queries:
+        event_log.append_together(appends)
+    assert len(updates(queries)) == 1
+    assert [item.error for item in appends] == [None] * 5
+    for writer in writers:
+        assert kinds(writer) == ["task", "artifactUpdate", "artifactUpdate"]
+        assert writer.sequence == 3
+
+
+def test_one_that_lost_its_task_does_not_keep_the_chunks_of_the_others(begin):
+    writers = begun(begin, 4)
+    Task.objects.filter(pk=writers[1].task_id).update(lease="another's")
+    Task.objects.filter(pk=writers[2].task_id).update(state=TaskState.CANCELED)
+    appends = [Append(writer, [chunk(writer, "b", append=True)]) for writer in writers]
+    event_log.append_together(appends)
+    assert [type(item.error) for item in appends] == [type(None), FencedError, FencedError, type(None)]
+    assert [len(kinds(writer)) for writer in writers] == [3, 2, 2, 3]
+
+
+def test_chunks_and_other_things_go_together(begin):
+    writers = begun(begin, 4)
+    said = [[chunk(writer, "b", append=True)] for writer in writers[:2]]
+    said += [[chunk(writers[2], "b", append=True), chunk(writers[2], "c", append=True)], [status(writers[3])]]
+    appends = [Append(writer, one) for writer, one in zip(writers, said, strict=True)]
+    with CaptureQueriesContext(connection) as queries:
+        event_log.append_together(appends)
+    assert len(updates(queries)) == 3
+    assert [len(kinds(writer)) for writer in writers] == [3, 3, 4, 3]
+
+
 @pytest.fixture
 def held():
     """Keeps the thread that commits from working until `held.set()`."""
