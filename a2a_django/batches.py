@@ -29,6 +29,7 @@ class Writer:
     visible: bool = False
     terminal: bool = False
     crowded: bool = False  # other turns may wait for the end of this one
+    unsure: bool = False  # the answer to a commit was lost: what it wrote may be there
     opening: str = ""  # the client's first message, for a Task that the server makes
     metadata: dict[str, Any] = field(default_factory=dict)
     message_ids: set[str] = field(default_factory=set)
@@ -38,6 +39,7 @@ class Writer:
         """This writer, brought to what the row says."""
         self.lease, self.sequence = task.lease, task.last_sequence
         self.visible, self.terminal, self.crowded = task.visible, task.terminal, task.crowded
+        self.unsure = False
         self.metadata = codec.loads(task.metadata)
         messages = dict(Message.objects.filter(task=task).order_by("-pk").values_list("message_id", "body"))
         self.message_ids = set(messages)
@@ -189,7 +191,7 @@ def artifact_rows(batch: Batch) -> list[Artifact] | None:
 def move(batch: Batch) -> None:
     """Has the writer stand behind `batch`, which is written."""
     writer = batch.writer
-    writer.unfolded = batch.unfolded()
+    writer.unfolded, writer.unsure = batch.unfolded(), False
     writer.sequence, writer.visible, writer.metadata = batch.sequence, batch.visible, batch.metadata
     writer.terminal = batch.changes.get("state", "") in TERMINAL or writer.terminal
     writer.message_ids.update(message.message_id for message in batch.messages)

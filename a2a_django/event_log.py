@@ -42,7 +42,7 @@ def append(writer: Writer, said: Sequence[Entry], *, end: End | None = None, rel
 def _append(writer: Writer, said: Sequence[Entry], end: End | None, *, release: bool = False) -> None:
     while True:
         batch = batches.plan(writer, said, end, release=release)
-        if not batch.writes or _commit([batch])[0]:
+        if not writer.unsure and (not batch.writes or _commit([batch])[0]):
             break
         task = Task.objects.filter(pk=writer.task_id).first()
         if task is not None and _stand_in_log(batch.events):
@@ -68,16 +68,24 @@ def append_together(appends: Sequence[Append]) -> None:
 
     Whoever ends a turn with it calls `fold` afterwards where `writer.unfolded` is None.
     """
-    planned = [batches.plan(item.writer, item.said, item.end) for item in appends]
+    done = _commit_group(appends) if len(appends) > 1 else set()
+    for item in appends:
+        if id(item) not in done:
+            item.error = _error_of(partial(_append, item.writer, item.said, item.end))
+
+
+def _commit_group(appends: Sequence[Append]) -> set[int]:
+    """The ids of those that one transaction has written; none if it failed: whose fault that was shows alone."""
+    sure = [item for item in appends if not item.writer.unsure]
     try:
-        written = _commit(planned) if len(appends) > 1 else [False]
-    except Exception:  # whose fault it was shows when each is on its own
-        written = [False] * len(appends)
-    for item, batch, done in zip(appends, planned, written, strict=True):
+        planned = [batches.plan(item.writer, item.said, item.end) for item in sure]
+        written = _commit(planned)
+    except Exception:
+        return set()
+    for batch, done in zip(planned, written, strict=True):
         if done:
             batches.move(batch)
-        else:
-            item.error = _error_of(partial(_append, item.writer, item.said, item.end))
+    return {id(item) for item, done in zip(sure, written, strict=True) if done}
 
 
 def _error_of(call: "partial[None]") -> Exception | None:

@@ -124,6 +124,7 @@ class _Run:
                     return await commits.append(self.writer, said, end)
                 except (OperationalError, InterfaceError) as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
+                    self.writer.unsure = True
                     await asyncio.sleep(pause)
                     pause = min(pause * 2, 2)
 

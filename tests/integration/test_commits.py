@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 from django.db import OperationalError, connection, connections
@@ -192,6 +193,25 @@ def test_chunks_and_other_things_go_together(begin):
         event_log.append_together(appends)
     assert len(updates(queries)) == 3
     assert [len(kinds(writer)) for writer in writers] == [3, 3, 4, 3]
+
+
+def test_after_a_lost_answer_nothing_is_written_twice(begin):
+    """A second Task event adds messages and no event: no sequence tells that it is there."""
+    [writer] = begun(begin, 1)
+    said = {"messageId": "more", "role": "ROLE_AGENT", "parts": [{"text": "x"}]}
+    task = {"id": writer.task_id, "contextId": writer.context_id, "history": [said]}
+    again = entries.entry(
+        Kind.TASK, {**task, "status": {"state": TaskState.WORKING, "timestamp": "2026-01-01T00:00:00Z"}}
+    )
+    tried = replace(writer, message_ids=set(writer.message_ids))
+    event_log.append(tried, [again])
+    writer.unsure = True
+    other = begun(begin, 1)[0]
+    event_log.append_together([Append(writer, [again]), Append(other, [chunk(other, "b", append=True)])])
+    assert Message.objects.filter(task=writer.task_id, message_id="more").count() == 1
+    assert not writer.unsure
+    event_log.append(writer, [chunk(writer, "b", append=True)])
+    assert kinds(writer) == ["task", "artifactUpdate", "artifactUpdate"]
 
 
 @pytest.fixture
