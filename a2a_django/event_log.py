@@ -116,10 +116,9 @@ def _advance_all(planned: Sequence[Batch]) -> list[bool]:
     steps = [batch for batch in planned if len(batch.events) == 1 and not batch.changes and not batch.release]
     if len(steps) < 2:
         return [_advance(batch) for batch in planned]
-    size = 1 << (len(steps) - 1).bit_length()  # few different statements: the last stands in for the missing ones
-    writers = [batch.writer for batch in [*steps, *[steps[-1]] * (size - len(steps))]]
+    writers = statements.padded([batch.writer for batch in steps])
     row_of = ((writer.task_id, writer.lease, writer.sequence) for writer in writers)
-    if _step_together(size).run(*(value for row in row_of for value in row)) != len(steps):
+    if _step_together(len(writers)).run(*(value for row in row_of for value in row)) != len(steps):
         raise FencedError  # which of them shows when each is on its own
     return [batch in steps or _advance(batch) for batch in planned]
 

@@ -16,6 +16,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.sql import UpdateQuery
 
 Row = TypeVar("Row", bound=models.Model)
+Item = TypeVar("Item")
 
 AT_ONCE = 500  # rows of one INSERT: databases bound the number of parameters
 
@@ -106,6 +107,12 @@ class Update(_Statement[Row]):
         with connection.cursor() as cursor:
             cursor.execute(compiled.sql, compiled.filled(arguments, connection))
             return int(cursor.rowcount)
+
+
+def padded(items: Sequence[Item]) -> list[Item]:
+    """`items`, the last repeated up to a power of two: statements of many sizes become few that are compiled once."""
+    size = 1 << (len(items) - 1).bit_length()
+    return [*items, *[items[-1]] * (size - len(items))]
 
 
 def insert(rows: Sequence[models.Model]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Exists, Q
 
-from a2a_django import database
+from a2a_django import database, statements
 from a2a_django.database import Gathered
 from a2a_django.models import Event, Task, Turn
 from a2a_django.models.turn import ENDED
@@ -108,8 +108,8 @@ _EVENTS = Select(
 
 def _look_at_many(asked: Sequence[_Look]) -> None:
     """Fills in what two queries find for all. Turns are read first: a stream can't close before its last event."""
-    size = 1 << (len(asked) - 1).bit_length()  # few different statements: the last look stands in for the missing ones
-    padded = [*asked, *[asked[-1]] * (size - len(asked))]
+    padded = statements.padded(asked)
+    size = len(padded)
     running = {turn for (turn,) in _running(size).rows(*(one.turn_id or 0 for one in padded))}
     ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
