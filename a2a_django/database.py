@@ -80,25 +80,44 @@ class Gathered(Generic[T]):
     def forget(self) -> None:
         """Starts afresh: after a fork the parent does what it was asked."""
         self._lock = threading.Lock()
-        self._waiting: list[T] = []
-        self._next: Future[None] | None = None
+        self._next: _Round[T] | None = None
 
     async def run(self, item: T) -> None:
         """Returns when `work` has seen `item`."""
-        # Who gives up must not take the others' work along.
-        await asyncio.shield(asyncio.wrap_future(self._join(item)))
-
-    def _join(self, item: T) -> "Future[None]":
         with self._lock:
-            self._waiting.append(item)
             if self._next is None:
-                self._next = self._pool.submit(self._run)
-            return self._next
+                self._next = _Round(self._pool.submit(self._run))
+            self._next.items.append(item)
+            done = self._next.done()
+        await asyncio.shield(done)  # who gives up must not take the others' work along
 
     def _run(self) -> None:
         with self._lock:
-            taken, self._waiting, self._next = self._waiting, [], None
-        self._work(taken)
+            taken, self._next = self._next, None
+        if taken is not None:
+            self._work(taken.items)
+
+
+class _Round(Generic[T]):
+    """What one call of the work is for, and its end as each event loop that waits for it sees it."""
+
+    def __init__(self, call: "Future[None]") -> None:
+        self.items: list[T] = []
+        self._call = call
+        self._seen_by: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
+
+    def done(self) -> "asyncio.Future[None]":
+        """One future for all who wait in this loop: waking a loop costs more than all else."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._seen_by:
+            self._seen_by[loop] = asyncio.wrap_future(self._call)
+        return self._seen_by[loop]
+
+
+def keep_connections() -> None:
+    """Has this thread's connections outlive the request, whatever CONN_MAX_AGE says."""
+    for connection in connections.all(initialized_only=True):
+        connection.close_at = None
 
 
 def _tidily(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:

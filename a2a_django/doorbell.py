@@ -11,8 +11,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
+from uuid import uuid4
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
@@ -27,15 +28,19 @@ CANCEL = "cancel:"  # put before a task's id: its canceller rings, the runner th
 REJOIN_SECONDS = 30  # the core layer forgets groups, and so does a restarted Redis
 
 
+Waiting = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+
+
 class Ear:
-    """One listener. Made in the event loop that waits; may be put to a key from any thread, before it is read.
+    """One listener: made, put to keys and rung in any thread; who waits does so in an event loop.
 
     One that nobody keeps any more is forgotten by itself, but `close` is sooner: views are garbage that waits to be
     collected, and until then the keeper would look for them.
     """
 
     def __init__(self) -> None:
-        self._loop, self._rung = asyncio.get_running_loop(), asyncio.Event()
+        self._lock, self._rung = threading.Lock(), False
+        self._waiting: Waiting | None = None
         self._keys: list[str] = []
 
     def listen(self, key: str) -> None:
@@ -55,17 +60,43 @@ class Ear:
 
     def ring(self) -> None:
         """Wakes the listener; from any thread."""
-        with contextlib.suppress(RuntimeError):  # its loop has closed
-            self._loop.call_soon_threadsafe(self._rung.set)
+        _wake([self])
+
+    def heed(self) -> "Waiting | None":
+        """Takes note of a ring; whom to wake in which loop."""
+        with self._lock:
+            waiting, self._rung, self._waiting = self._waiting, True, None
+        return waiting
 
     async def wait(self, timeout: float | None) -> bool:
         """Whether a ring came within `timeout` seconds; who reads next misses nothing rung before."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._rung.wait()
-        rung = self._rung.is_set()
-        self._rung.clear()
-        return rung
+        rung = asyncio.Event()
+        with self._lock:
+            self._waiting = None if self._rung else (asyncio.get_running_loop(), rung)
+            heard = self._rung
+        if not heard:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await rung.wait()
+        with self._lock:
+            heard, self._rung, self._waiting = self._rung, False, None
+        return heard
+
+
+def _wake(ears: Iterable[Ear]) -> None:
+    """Rings the ears; each loop is called once, for waking it costs more than all else."""
+    rung: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+    for ear in ears:
+        if waiting := ear.heed():
+            rung.setdefault(waiting[0], []).append(waiting[1])
+    for loop, events in rung.items():
+        with contextlib.suppress(RuntimeError):  # it has closed
+            loop.call_soon_threadsafe(_set_all, events)
+
+
+def _set_all(events: Iterable[asyncio.Event]) -> None:
+    for event in events:
+        event.set()
 
 
 class Keeper:
@@ -73,6 +104,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._name = str(uuid4())  # its own rings come back to it
         self._outbox: set[str] = set()
         self._sending: asyncio.Task[None] | None = None
         self._seen: dict[str, tuple[Any, ...]] = {}
@@ -105,11 +137,11 @@ class Keeper:
 
     # --- telling other processes
 
-    def tell(self, key: str) -> None:
-        """Rings `key` in all processes; coalesces while the layer is slow or away."""
+    def tell(self, keys: Iterable[str]) -> None:
+        """Rings `keys` in all other processes; coalesces while the layer is slow or away."""
         if _layer() is None:
             return
-        self._outbox.add(key)
+        self._outbox.update(keys)
         if self._sending is None or self._sending.done():
             self._sending = self.loop.create_task(self._send())
 
@@ -117,7 +149,7 @@ class Keeper:
         while self._outbox:
             keys = [self._outbox.pop() for _ in range(min(len(self._outbox), 500))]
             try:
-                await _layer().group_send(GROUP, {"type": "a2a.ring", "keys": keys})
+                await _layer().group_send(GROUP, {"type": "a2a.ring", "keys": keys, "from": self._name})
             except Exception as error:
                 log.warning("A ring was lost (%s); readers look by themselves.", type(error).__name__)
 
@@ -143,17 +175,15 @@ class Keeper:
             except TimeoutError:  # a pubsub layer drops the channel of a receive that was given up
                 channel, joined = await layer.new_channel(), 0.0
                 continue
-            for key in message["keys"]:
-                _ring_here(key)
+            if message["from"] != self._name:
+                _ring_here(message["keys"])
 
     # --- looking
 
     async def _look(self) -> None:
         keys = _listened()
         found = await database.log.run(_standing, keys) if keys else {}
-        for key, standing in found.items():
-            if self._seen.get(key) != standing:
-                _ring_here(key)
+        _ring_here([key for key, standing in found.items() if self._seen.get(key) != standing])
         self._seen = found
 
 
@@ -180,18 +210,17 @@ _ears: dict[str, "weakref.WeakSet[Ear]"] = {}
 _keeper: Keeper | None = None
 
 
-def ring(task_id: str) -> None:
-    """Task `task_id` has news: wakes its readers in all processes. Never blocks; from any thread."""
-    _ring_here(task_id)
+def ring(*task_ids: str) -> None:
+    """These tasks have news: wakes their readers in all processes. Never blocks; from any thread."""
+    _ring_here(task_ids)
     loop_keeper = keeper()
-    loop_keeper.loop.call_soon_threadsafe(loop_keeper.tell, task_id)
+    loop_keeper.loop.call_soon_threadsafe(loop_keeper.tell, task_ids)
 
 
-def _ring_here(task_id: str) -> None:
+def _ring_here(keys: Iterable[str]) -> None:
     with _lock:
-        ears = list(_ears.get(task_id, ()))
-    for ear in ears:
-        ear.ring()
+        ears = [ear for key in keys for ear in _ears.get(key, ())]
+    _wake(ears)
 
 
 def _listened() -> list[str]:

@@ -18,6 +18,8 @@ from a2a_django.models.turn import TurnState
 from a2a_django.protocol import codec
 from a2a_django.statements import Update
 
+STEPS = 8  # tasks of one UPDATE: three parameters each, see statements.FEW
+
 
 class FencedError(Exception):
     """The writer has lost the task: its lease was taken, or another wrote a terminal state."""
@@ -107,7 +109,7 @@ def _commit(planned: Sequence[Batch]) -> list[bool]:
         for batch in mine:
             if batch.end:
                 _end_turn(batch.end)
-            transaction.on_commit(partial(doorbell.ring, batch.writer.task_id))
+        transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in mine)))
     return written
 
 
@@ -116,11 +118,17 @@ def _advance_all(planned: Sequence[Batch]) -> list[bool]:
     steps = [batch for batch in planned if len(batch.events) == 1 and not batch.changes and not batch.release]
     if len(steps) < 2:
         return [_advance(batch) for batch in planned]
-    writers = statements.padded([batch.writer for batch in steps])
-    row_of = ((writer.task_id, writer.lease, writer.sequence) for writer in writers)
-    if _step_together(len(writers)).run(*(value for row in row_of for value in row)) != len(steps):
-        raise FencedError  # which of them shows when each is on its own
+    for start in range(0, len(steps), STEPS):
+        if not _step([batch.writer for batch in steps[start : start + STEPS]]):
+            raise FencedError  # which of them shows when each is on its own
     return [batch in steps or _advance(batch) for batch in planned]
+
+
+def _step(writers: Sequence[Writer]) -> bool:
+    """Moves the rows of all these tasks on by one event."""
+    padded = statements.padded(writers)
+    row_of = ((writer.task_id, writer.lease, writer.sequence) for writer in padded)
+    return _step_together(len(padded)).run(*(value for row in row_of for value in row)) == len(writers)
 
 
 @cache

@@ -1,48 +1,67 @@
 """`with_streaming`: lets a view hand its request over to what streams or waits (DESIGN 2)."""
 
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
-from asgiref.sync import ThreadSensitiveContext
+from django.core.exceptions import RequestAborted
+from django.core.handlers.asgi import ASGIHandler, get_script_prefix
+from django.core.signals import request_started
+from django.http.response import HttpResponseBase
+from django.urls import set_script_prefix
 
+from a2a_django import database
 from a2a_django.bindings.handover import Handover, Receive, Send
 from a2a_django.settings import a2a_settings
 
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
-SPARE_THREADS = 32
-"""So many threads of A2A requests that have ended are kept for the next ones."""
-
-_spare: list[ThreadPoolExecutor] = []
-
 
 def with_streaming(application: Application) -> Application:
     """The site's ASGI application, with A2A streams: `application = with_streaming(get_asgi_application())`."""
+    answer: Any = OneHopHandler() if type(application) is ASGIHandler else application
 
     async def with_follow_up(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or a2a_settings.PATH not in scope["path"]:
             return await application(scope, receive, send)
         handover = scope["a2a_django"] = Handover()
-        await _in_spare_thread(application, scope, handover.listen(receive), handover.filter(send))
+        await answer(scope, handover.listen(receive), handover.filter(send))
         if handover.follow_up is not None and not handover.left:
             await handover.follow_up(scope, receive, send)
 
     return with_follow_up
 
 
-async def _in_spare_thread(application: Application, scope: Any, receive: Receive, send: Send) -> None:
-    """Runs the application with its sync code in the thread of an A2A request that has ended.
+class OneHopHandler(ASGIHandler):
+    """Django's handler, with signals, middleware and view in one call, in a thread that keeps its connection.
 
-    Otherwise Django starts a thread for each request, for signals and sync middleware, and another to end that one,
+    Django's own goes to a thread and back for each of them, a dozen times with the middleware of `startproject`,
     which is a third of what an A2A request costs.
     """
-    thread = _spare.pop() if _spare else ThreadPoolExecutor(1, "a2a-django")
-    try:
-        async with ThreadSensitiveContext(executor=thread):
-            await application(scope, receive, send)
-    finally:
-        if len(_spare) < SPARE_THREADS:
-            _spare.append(thread)
-        else:
-            thread.shutdown(wait=False)
+
+    def load_middleware(self, is_async: bool = False) -> None:
+        """The chain for sync views, whatever the caller is."""
+        super().load_middleware(is_async=False)
+
+    async def handle(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request; a client's leaving is for the follow-up to hear."""
+        try:
+            body = await self.read_body(receive)
+        except RequestAborted:
+            return
+        response = await database.requests.run_for_request(partial(self._respond, scope, body))
+        await self.send_response(response, send)
+        if response.streaming:  # a middleware's: the view has none
+            await database.requests.run_for_request(response.close)
+
+    def _respond(self, scope: Any, body: Any) -> HttpResponseBase:
+        set_script_prefix(get_script_prefix(scope))
+        request_started.send(sender=self.__class__, scope=scope)
+        request, refusal = self.create_request(scope, body)
+        response: Any = self.get_response(request) if request is not None else refusal
+        response._handler_class = self.__class__
+        if not response.streaming:
+            database.keep_connections()  # `request_finished` would close those that were opened just now
+            response.close()
+            body.close()
+        return cast(HttpResponseBase, response)

@@ -19,6 +19,7 @@ Row = TypeVar("Row", bound=models.Model)
 Item = TypeVar("Item")
 
 AT_ONCE = 500  # rows of one INSERT: databases bound the number of parameters
+FEW = 50  # parameters up to which psycopg remembers how it has read a statement, which costs more than a trip
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,11 @@ def padded(items: Sequence[Item]) -> list[Item]:
 
 def insert(rows: Sequence[models.Model]) -> None:
     """Inserts `rows` of one model, any number; their keys are not read back, but see `insert_one`."""
-    for start in range(0, len(rows), AT_ONCE):
-        _insert(rows[start : start + AT_ONCE])
+    if rows:
+        few = FEW // len(rows[0]._meta.concrete_fields)
+        size = few if len(rows) <= 8 * few else AT_ONCE
+        for start in range(0, len(rows), size):
+            _insert(rows[start : start + size])
 
 
 def insert_one(row: Row) -> Row:

@@ -84,9 +84,11 @@ match DATABASE["ENGINE"]:
         }
     case "django.db.backends.postgresql":
         # Opening a connection costs more than most requests. One pool for each process.
+        # Statements that come again are prepared in the server, which then need not plan them each time. Behind a
+        # PgBouncer that pools transactions leave `prepare_threshold` out.
         # Statements are prepared in the server, which need not plan them each time.
         pool = {"min_size": 2, "max_size": env.int("DATABASE_POOL_SIZE", default=20)}
-        DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True}
+        DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True, "prepare_threshold": 3}
     case "django.db.backends.mysql":
         import pymysql
 

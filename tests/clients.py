@@ -144,7 +144,7 @@ class Exchange:
         status, headers = self.start()
         body = b""
         while (message := self.message()) is not None:
-            body += message["body"]
+            body += message.get("body", b"")
         self.finished.result(PATIENCE)
         return Response(status, headers, body)
 

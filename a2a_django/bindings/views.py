@@ -1,4 +1,4 @@
-"""The DRF view of all bindings: checks and database work in one thread hop, waiting after the hand-over."""
+"""The DRF view of all bindings: checks and database work in one go, waiting after the hand-over."""
 
 import logging
 import math
@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
+from asgiref.sync import async_to_sync
 from django.core.exceptions import PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
@@ -17,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from a2a_django import accidents, database
+from a2a_django import accidents
 from a2a_django.bindings import handover
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
@@ -100,34 +101,30 @@ class A2AView(APIView):
 
     # --- the request's way
 
-    async def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:  # type: ignore[override]
-        """One hop for all that is synchronous, then what is to be waited for."""
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """All that is synchronous, here and now; what is to be waited for is handed over."""
         self.args, self.kwargs, self.headers = args, kwargs, {}
         self.ear = Ear()
         self.request = self.initialize_request(request, *args, **kwargs)
         try:
-            response = await self._conclude(await database.requests.run_for_request(self._begin))
+            self.initial(self.request, *args, **kwargs)
+            if self.request.method not in self.allowed_methods:
+                raise exceptions.MethodNotAllowed(self.request.method or "")
+            response = self._conclude(self.handle())
         except Exception as error:
             self.ear.close()
             response = self.handle_exception(error)
         return self.finalize_response(self.request, cast(Response, response), *args, **kwargs)
 
-    def _begin(self) -> Outcome:
-        self.initial(self.request, *self.args, **self.kwargs)
-        if self.request.method not in self.allowed_methods:
-            raise exceptions.MethodNotAllowed(self.request.method or "")
-        return self.handle()
-
-    async def _conclude(self, outcome: Outcome) -> HttpResponse:
+    def _conclude(self, outcome: Outcome) -> HttpResponse:
         """The response, or an empty one when the rest has been handed over."""
         if isinstance(outcome, HttpResponse | str):
             self.ear.close()
             return outcome if isinstance(outcome, HttpResponse) else self.answer(outcome)
-        free = handover.available(self.request._request)
         if isinstance(outcome, Stream):
             return handover.hand_over(self._handover(), EventStream(outcome, self))
-        respond = partial(self._respond, outcome)
-        return handover.hand_over(free, handover.answer_later(respond)) if free else await respond()
+        free, respond = handover.available(self.request._request), partial(self._respond, outcome)
+        return handover.hand_over(free, handover.answer_later(respond)) if free else async_to_sync(respond)()
 
     def check_can_stream(self) -> None:
         """UnsupportedOperationError where nothing could carry a stream; before anything is stored."""
@@ -150,14 +147,8 @@ class A2AView(APIView):
             self.ear.close()
 
     def handle(self) -> Outcome:
-        """Does the operation, for what `self.kwargs` has of the path; in a thread of `database.requests`."""
+        """Does the operation, for what `self.kwargs` has of the path."""
         raise NotImplementedError
-
-    async def options(self, request: Request, *args: Any, **kwargs: Any) -> Response:  # type: ignore[override]
-        """Tells Django that the view is async; `dispatch` calls `handle` for every method."""
-        raise NotImplementedError
-
-    get = post = put = patch = delete = head = options
 
     # --- bodies
 

@@ -19,7 +19,7 @@ from a2a_django.statements import Select
 CHUNK = 500
 """Events that one look takes at the most."""
 
-TOGETHER = 64  # looks of one query
+TOGETHER = 16  # looks of one query: three parameters each, see statements.FEW
 
 Item = tuple[int, str]  # sequence, StreamResponse JSON
 

@@ -1,10 +1,11 @@
 """The site's middleware holds for plain answers, waiting ones and streams alike (DESIGN 2)."""
 
 import json
+import threading
 
 import pytest
 from django.db import connection
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 
 from a2a_django.models import Task, Turn
 from tests.clients import Error, Site, kinds, message, state
@@ -71,6 +72,39 @@ def raises_after(get_response):
     def middleware(request):
         get_response(request)
         raise RuntimeError("password=hunter2")
+
+    return middleware
+
+
+def async_only(get_response):
+    async def middleware(request):
+        response = await get_response(request)
+        response["X-Seen"] = request.path
+        return response
+
+    return middleware
+
+
+async_only.sync_capable, async_only.async_capable = False, True
+
+
+def notes_its_thread(get_response):
+    def middleware(request):
+        notes_its_thread.seen.append((threading.current_thread().name, id(connection.connection)))
+        return get_response(request)
+
+    return middleware
+
+
+def streams_instead(get_response):
+    async def pieces(whole):
+        yield whole
+        yield b", and more"
+
+    def middleware(request):
+        response = StreamingHttpResponse(pieces(get_response(request).content))
+        response._resource_closers.append(lambda: streams_instead.closed.append(request.path))
+        return response
 
     return middleware
 
@@ -163,6 +197,30 @@ def test_conditional_get_leaves_streams_alone(settings, middleware):
     assert "content-length" not in stream.headers
     next(stream)
     stream.close()
+
+
+def test_a_middleware_that_is_only_async(middleware, call):
+    client = middleware(async_only, marks)
+    assert call(client)["x-seen"].startswith(client.url)
+
+
+def test_a_request_goes_to_a_thread_once_and_finds_its_connection_there(a2a, middleware):
+    """DESIGN 4: hops between threads and new connections are what a request costs."""
+    a2a(REQUEST_THREADS=1)
+    client, notes_its_thread.seen = middleware(notes_its_thread, marks, notes_its_thread), []
+    for _ in range(3):
+        client.task()
+    assert len(notes_its_thread.seen) == 6
+    assert {name.rsplit("_", 1)[0] for name, _ in notes_its_thread.seen} == {"a2a-request"}
+    by_thread = dict(notes_its_thread.seen)
+    assert set(notes_its_thread.seen[-2:]) <= set(by_thread.items())
+
+
+def test_a_middleware_that_answers_in_pieces(middleware):
+    client, streams_instead.closed = middleware(streams_instead), []
+    response = client.post_raw(b"{")
+    assert response.body.endswith(b", and more")
+    assert len(streams_instead.closed) == 1
 
 
 # --- the site around it
