@@ -26,6 +26,10 @@ class A2ASettings:
     # --- which bindings answer
     ENABLE_HTTP_JSON: bool = True
     ENABLE_JSONRPC: bool = True
+    ENABLE_V0_3: bool = True
+    """Whether clients of A2A 0.3 are served too, on every binding that is enabled."""
+    GRPC_URL: str = ""
+    """`agents.example.com:443`, where `manage.py a2a_grpc` can be reached; empty leaves gRPC out of the cards."""
     STREAMING: bool = True
     """False on a site served by WSGI: no agent streams, and the cards say so."""
 
@@ -69,6 +73,8 @@ class A2ASettings:
     """Seconds for which a returnImmediately send waits for the executor's first event."""
     BLOCKING_TIMEOUT: float | None = None
     """Seconds after which a blocking send answers with the task as it is; None waits for its end."""
+    IDEMPOTENCY_SECONDS: float = 600
+    """For so long the same message id of the same authenticated caller joins the first send; 0 never."""
 
     # --- streams
     HEARTBEAT_SECONDS: float = 15
@@ -81,6 +87,8 @@ class A2ASettings:
     # --- bounds
     MAX_BODY_BYTES: int = 10 * 2**20
     """Larger request bodies are refused with 413 (A2A 13.4)."""
+    PART_URL_SCHEMES: Sequence[str] = ("http", "https")
+    """What a file's URL in a message may begin with; executors fetch it."""
     MAX_NESTING: int = 100
     """Deeper JSON is refused."""
     REQUEST_THREADS: int = 4

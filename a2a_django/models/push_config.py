@@ -15,6 +15,7 @@ class PushConfig(models.Model):
     token = models.TextField(blank=True)
     authentication_scheme = models.CharField(max_length=50, blank=True)
     credentials = models.TextField(blank=True)
+    version = models.CharField(max_length=8, default="1.0", help_text="The A2A version that its deliveries speak.")
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

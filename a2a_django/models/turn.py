@@ -39,6 +39,11 @@ class Turn(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True, help_text="host:process that ran it.")
     start_sequence = models.PositiveIntegerField(default=0, help_text="The task's newest event when it started.")
+    idempotency_key = models.CharField(
+        max_length=64, null=True, blank=True, help_text="Digest of caller, task and message id."
+    )
+    payload_digest = models.CharField(max_length=64, blank=True, help_text="Digest of what was sent under the key.")
+    activated = models.JSONField(default=list, help_text="URIs of the extensions that took part (A2A 4.6).")
     answer = models.JSONField(null=True, blank=True, help_text="The error that the caller gets instead of a task.")
     error = models.TextField(blank=True, help_text="For staff: what went wrong. Never sent to a client.")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -49,6 +54,7 @@ class Turn(models.Model):
 
     class Meta:
         ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["idempotency_key"], name="a2a_turn_once")]
         indexes = [
             models.Index(fields=["task", "id"], name="a2a_turn_in_order"),
             models.Index(fields=["state", "id"], name="a2a_turn_by_state"),
