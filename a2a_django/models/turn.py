@@ -39,7 +39,7 @@ class Turn(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True, help_text="host:process that ran it.")
     start_sequence = models.PositiveIntegerField(default=0, help_text="The task's newest event when it started.")
-    idempotency_key = models.CharField(
+    idempotency_key = models.CharField(  # noqa: DJ001  NULLs don't collide in a unique constraint
         max_length=64, null=True, blank=True, help_text="Digest of caller, task and message id."
     )
     payload_digest = models.CharField(max_length=64, blank=True, help_text="Digest of what was sent under the key.")
