@@ -28,20 +28,24 @@ def agent(slug: str) -> Agent:
 _AGENTS = Select(Agent, lambda slug: Agent.objects.filter(slug=slug, enabled=True).order_by())
 
 
-def version(request: Request) -> str:
+def version(request: Request, spoken: str | None) -> str:
     """The version that the call asks for by header or query (A2A 3.6.1); VersionNotSupportedError."""
-    return versions.negotiate(request.headers.get("A2A-Version") or request.query_params.get("A2A-Version"))
+    asked = request.headers.get("A2A-Version") or request.query_params.get("A2A-Version")
+    return versions.negotiate(asked, spoken)
 
 
-def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
-    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers."""
+def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None = versions.CURRENT) -> Caller:
+    """The caller of agent `found`, by a path or method of version `spoken`.
+
+    NotAuthenticated where that agent doesn't talk to anonymous callers.
+    """
     user = request.user or AnonymousUser()
     if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
         raise NotAuthenticated
     made = Caller(
         agent=found,
         user=user,
-        version=version(request),
+        version=version(request, spoken),
         extensions=versions.extensions([request.headers.get("A2A-Extensions", "")]),
     )
     made.owner = str(user.pk) if made.authenticated else ""
