@@ -49,7 +49,7 @@ class JsonRpc(A2AView):
         if "id" not in call:  # a notification gets no answer, so it isn't executed either (DESIGN 6)
             return HttpResponse(status=204)
         self.id_text = codec.dumps(call["id"])
-        caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "")
+        caller = self.caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "")
         method = METHODS.get(call["method"])
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})

@@ -22,8 +22,9 @@ from a2a_django import accidents
 from a2a_django.bindings import handover
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
+from a2a_django.models import Caller
 from a2a_django.operations import Stream
-from a2a_django.protocol import errors
+from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class A2AView(APIView):
     metadata_class = None
     throttle_scope = "a2a"
     ear: Ear
+    caller: Caller | None = None  # once it is known
 
     # --- what DRF asks for
 
@@ -184,7 +186,14 @@ class A2AView(APIView):
 
     def answer(self, text: str) -> HttpResponse:
         """The response to an operation that has brought forth `text`."""
-        return self._response(self.wrap(text), self.content_type)
+        response = self._response(self.wrap(text), self.content_type)
+        for name, value in self.extension_headers().items():
+            response[name] = value
+        return response
+
+    def extension_headers(self) -> dict[str, str]:
+        """The headers of an answer that name the extensions which take part (A2A 4.6)."""
+        return versions.tell(self.caller.activated, self.caller.version) if self.caller else {}
 
     def _response(self, text: str, content_type: str, status: int = 200) -> HttpResponse:
         return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
