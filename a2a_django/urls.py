@@ -57,5 +57,5 @@ urlpatterns = [
     _card(f"{AGENT}/", "agent-card"),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),
-    re_path(rf"^{PREFIX}/[\s\S]*$", transaction.non_atomic_requests(rest.NotFound.as_view())),
+    re_path(rf"^{PREFIX}(?:/[\s\S]*)?$", transaction.non_atomic_requests(rest.NotFound.as_view())),
 ]
