@@ -17,8 +17,7 @@ from rest_framework.authentication import (
 
 from a2a_django.models import Agent, AgentSkill
 from a2a_django.models.agent import Visibility
-from a2a_django.protocol import codec
-from a2a_django.protocol.versions import SUPPORTED
+from a2a_django.protocol import codec, v0_3, versions
 from a2a_django.settings import a2a_settings
 
 
@@ -78,13 +77,25 @@ def _challenge(name: str, scheme: SecurityScheme) -> str:
 
 def render(card: AgentCard) -> Rendered:
     """`card` as JSON; required arrays are there even when they are empty."""
-    data = codec.to_data(card)
+    data = _merged(codec.to_data(card), v0_3.card_fields(card))
     for name in ("supportedInterfaces", "defaultInputModes", "defaultOutputModes", "skills"):
         data.setdefault(name, [])
     for skill in data["skills"]:
         skill.setdefault("tags", [])
     body = codec.dumps(data).encode()
     return Rendered(body, f'"{hashlib.sha256(body).hexdigest()}"')
+
+
+def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`data` with what only `more` has, at every depth: one document for clients of both versions."""
+    for name, value in more.items():
+        pairs = [(data.setdefault(name, value), value)]
+        if isinstance(value, list) and isinstance(data[name], list):
+            pairs = list(zip(data[name], value, strict=False))
+        for own, other in pairs:
+            if isinstance(own, dict) and isinstance(other, dict):
+                _merged(own, other)
+    return data
 
 
 def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -> AgentCard:
@@ -111,7 +122,7 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
     chosen = [
         (item.protocol_binding, item.url or own.get(item.protocol_binding, ""), item.protocol_version, item.tenant)
         for item in agent.interfaces.all()
-    ] or [(binding, url, SUPPORTED[0], tenant) for binding, url in own.items()]
+    ] or [(binding, url, version, tenant) for version in versions.supported() for binding, url in own.items()]
     for binding, url, version, interface_tenant in chosen:
         if url:
             interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}

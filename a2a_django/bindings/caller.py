@@ -39,21 +39,23 @@ _AGENTS = Select(  # a row for each extension, or one without
 )
 
 
-def version(request: Request) -> str:
+def version(request: Request, spoken: str | None) -> str:
     """The version that the call asks for by header or query (A2A 3.6.1); VersionNotSupportedError."""
-    return versions.negotiate(request.headers.get("A2A-Version") or request.query_params.get("A2A-Version"))
+    asked = request.headers.get("A2A-Version") or request.query_params.get("A2A-Version")
+    return versions.negotiate(asked, spoken)
 
 
-def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
-    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers.
+def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None = versions.CURRENT) -> Caller:
+    """The caller of agent `found`, by a path or method of version `spoken`.
 
-    Required extensions are every operation's: A2A 3.3.4 exempts none, and any may be what they change.
+    NotAuthenticated where that agent doesn't talk to anonymous callers. Required extensions are every operation's:
+    A2A 3.3.4 exempts none, and any may be what they change.
     """
     user = request.user or AnonymousUser()
     if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
         raise NotAuthenticated
-    spoken = version(request)
-    made = Caller(agent=found, user=user, version=spoken, extensions=_extensions(request, spoken))
+    asked = version(request, spoken)
+    made = Caller(agent=found, user=user, version=asked, extensions=_extensions(request, asked))
     versions.require(made.extensions, found.offers)
     made.owner = str(user.pk) if made.authenticated else ""
     _enter(made, _agreed(tenant_slug, request.headers.get(a2a_settings.TENANT_HEADER, "")))
@@ -61,9 +63,9 @@ def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
     return made
 
 
-def _extensions(request: Request, spoken: str) -> frozenset[str]:
+def _extensions(request: Request, asked: str) -> frozenset[str]:
     """The extensions that the call asks for; callers of A2A 0.3 know another header (A2A 3.2.6)."""
-    names = ("A2A-Extensions", *(("X-A2A-Extensions",) if spoken == versions.ASSUMED else ()))
+    names = ("A2A-Extensions", *(("X-A2A-Extensions",) if asked == versions.LEGACY else ()))
     return versions.extensions(request.headers.get(name, "") for name in names)
 
 

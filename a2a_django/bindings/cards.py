@@ -1,5 +1,7 @@
 """Public agent cards, and where this site serves an agent (A2A 8)."""
 
+import logging
+from functools import cache
 from typing import Any, cast
 
 from django.http import HttpResponse
@@ -13,6 +15,10 @@ from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Agent, Tenant
 from a2a_django.protocol import codec, errors
 from a2a_django.settings import a2a_settings
+
+log = logging.getLogger(__name__)
+
+MOVED = "@1753833600"  # 30 July 2025, when 0.3.0 came out (RFC 9745)
 
 
 class AgentCardView(A2AView):
@@ -36,6 +42,22 @@ class AgentCardView(A2AView):
 
     def error_text(self, error: errors.A2AError) -> str:
         return codec.dumps(errors.rest_body(error))
+
+
+class LegacyAgentCardView(AgentCardView):
+    """`GET …/.well-known/agent.json`, where clients of A2A 0.2 look."""
+
+    def handle(self) -> Outcome:
+        _tell_of_old_clients()
+        response = cast(HttpResponse, super().handle())
+        response["Deprecation"] = MOVED
+        response["Link"] = '<agent-card.json>; rel="successor-version"'
+        return response
+
+
+@cache
+def _tell_of_old_clients() -> None:
+    log.warning("A client asked for agent.json, which A2A 0.3 has moved to agent-card.json; it is told only once.")
 
 
 def _default_agent() -> Agent:

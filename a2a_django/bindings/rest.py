@@ -21,7 +21,7 @@ from a2a_django.bindings import caller as callers
 from a2a_django.bindings import cards
 from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Caller
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, versions
 
 Proto = TypeVar("Proto", bound=ProtoMessage)
 
@@ -30,6 +30,7 @@ class RestView(A2AView):
     """A path of one agent; `answer_<method>` does the operation for `self.caller`."""
 
     content_type = "application/a2a+json"
+    version = versions.CURRENT
     caller: Caller
 
     @property
@@ -39,7 +40,7 @@ class RestView(A2AView):
     def handle(self) -> Outcome:
         ids = dict(self.kwargs)
         agent, tenant = callers.agent(ids.pop("agent")), ids.pop("tenant", None)
-        self.caller = callers.caller(self.request, agent, tenant or "")
+        self.caller = callers.caller(self.request, agent, tenant or "", self.version)
         outcome: Outcome = getattr(self, f"answer_{(self.request.method or '').lower()}")(**ids)
         return outcome
 
@@ -49,13 +50,17 @@ class RestView(A2AView):
     # --- requests
 
     def from_body(self, kind: type[Proto], **path: str) -> Proto:
-        """The request in the body, an empty one being `{}`; what the path says goes before it."""
+        """The request in the body; what the path says goes before it."""
+        return self._within(codec.to_proto({**self.json(), **path}, kind))
+
+    def json(self) -> dict[str, Any]:
+        """The JSON object in the body, an empty body being `{}`."""
         self.check_content_type()
         raw = self.body()
         data = codec.parse_json(raw) if raw.strip() else {}
         if not isinstance(data, dict):
             raise errors.InvalidParamsError("The body must be a JSON object")
-        return self._within(codec.to_proto({**data, **path}, kind))
+        return data
 
     def from_query(self, kind: type[Proto], **path: str) -> Proto:
         """The request in the query parameters (A2A 11.5)."""

@@ -1,6 +1,6 @@
 """What comes after n in the logs of tasks, read in one query for all streams that ask at the same time (DESIGN 4)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from operator import or_
@@ -31,17 +31,26 @@ class _Look:
     task_id: str
     after: int
     turn_id: int | None
+    ends: Collection[str] = TERMINAL
     found: list[Item] = field(default_factory=list)
     over: bool = False
     error: Exception | None = None
 
+    def take(self, rows: Sequence[tuple[int, str, str]], *, ended: bool) -> None:
+        """Takes the (sequence, body, state) that were found, up to one that ends the stream."""
+        end = next((place for place, (_, _, state) in enumerate(rows) if state in self.ends), None)
+        self.over = end is not None or (bool(rows) and ended and len(rows) < CHUNK)
+        self.found = [(sequence, body) for sequence, body, _ in (rows if end is None else rows[: end + 1])]
 
-async def look(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    """The events after `after`, and whether the stream is over with them: with its turn, or else with the task.
+
+async def look(
+    task_id: str, after: int, turn_id: int | None, ends: Collection[str] = TERMINAL
+) -> tuple[list[Item], bool]:
+    """The events after `after`, and whether the stream is over with them: at a state of `ends`, or with its turn.
 
     Raises what the turn's caller gets instead of events.
     """
-    asked = _Look(task_id, after, turn_id)
+    asked = _Look(task_id, after, turn_id, ends)
     await _looks.run(asked)
     if asked.error is not None:
         raise asked.error
@@ -76,8 +85,7 @@ def _look_at_one(asked: _Look) -> None:
 
 def _read(asked: _Look) -> None:
     rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
-    asked.found = [(sequence, body) for sequence, body, _, _ in rows]
-    asked.over = bool(rows) and (rows[-1][2] in TERMINAL or (rows[-1][3] and len(rows) < CHUNK))
+    asked.take([row[:3] for row in rows], ended=bool(rows) and rows[-1][3])
 
 
 def _has_ended(asked: _Look) -> bool:
@@ -114,10 +122,9 @@ def _look_at_many(asked: Sequence[_Look]) -> None:
     ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
-        own = [row for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
-        one.found = [(sequence, body) for _, sequence, body, _ in own]
+        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
         ended = one.turn_id is not None and one.turn_id not in running
-        one.over = bool(own) and (own[-1][3] in TERMINAL or (ended and len(own) < CHUNK))
+        one.take(own, ended=ended)
         if not own and (ended or one.turn_id is None):
             _look_at_one(one)
 

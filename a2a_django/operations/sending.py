@@ -111,7 +111,7 @@ def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: 
             **(claims.running() if running else {}),
         )
     )
-    push_configs.store_inline(task, request)
+    push_configs.store_inline(caller, task, request)
     if running:
         claim = _claim(caller, request, task, turn)
         transaction.on_commit(partial(dispatch.start, claim))

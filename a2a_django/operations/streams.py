@@ -1,7 +1,7 @@
 """SendStreamingMessage and SubscribeToTask: what comes after n, as stored text (A2A 3.1.2, 3.1.6; DESIGN 4)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
@@ -15,7 +15,8 @@ from a2a_django.operations import news
 from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
 from a2a_django.operations.sending import accept
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, versions
+from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
 
 
@@ -33,6 +34,8 @@ class Stream:
     opening: str = ""
     history_length: int | None = None
     resumed: bool = False
+    over: bool = False  # with the opening: nothing follows
+    ends: Collection[str] = TERMINAL
     negotiating: Caller | None = None
     begun: tuple[Sequence[Item], bool] = ((), False)
 
@@ -60,6 +63,8 @@ class Stream:
         """What there is to send, in order, as it comes; an empty one when the stream was silent for a while."""
         if self.opening:
             yield [(self.after, self.opening)]
+        if self.over:
+            return
         found, over = self.begun if any(self.begun) else await self._look()
         loop = asyncio.get_running_loop()
         ends = loop.time() + (a2a_settings.STREAM_MAX_SECONDS or float("inf"))
@@ -74,7 +79,7 @@ class Stream:
             found, over = await self._look()
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
-        found, over = await news.look(self.task_id, self.after, self.turn_id)
+        found, over = await news.look(self.task_id, self.after, self.turn_id, self.ends)
         if found:
             self.after = found[-1][0]
         if self.history_length is not None and found and found[0][0] == 1:
@@ -94,6 +99,7 @@ def send_streaming_message(caller: Caller, request: SendMessageRequest, ear: Ear
         accepted.turn_id,
         opening,
         accepted.history_length,
+        ends=_ends(caller),
         negotiating=caller if caller.available else None,
     )
 
@@ -105,12 +111,21 @@ def subscribe_to_task(
     _check_streaming(caller)
     ear.listen(request.id)  # first listen, then read: nothing falls in between
     task = visible_task(caller, request.id)
+    ends = _ends(caller)
     if last_event_id:
-        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True)
-    if task.terminal:
+        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True, ends=ends)
+    # In 0.3 a finished task is an answer; so is one that waits for its client while nothing runs.
+    over = caller.version == versions.LEGACY and task.state in ends and not task.lease
+    if task.terminal and not over:
         raise errors.UnsupportedOperationError("The task is in a terminal state; use GetTask", {"taskId": task.pk})
     snapshot = snapshots.snapshot(task)
-    return Stream(task.pk, ear, snapshot.task.last_sequence, opening=f'{{"task":{snapshot.text()}}}')
+    opening = f'{{"task":{snapshot.text()}}}'
+    return Stream(task.pk, ear, snapshot.task.last_sequence, opening=opening, over=over, ends=ends)
+
+
+def _ends(caller: Caller) -> frozenset[str]:
+    """The states that end a stream: in 0.3 the interrupted ones do, too."""
+    return TERMINAL | INTERRUPTED if caller.version == versions.LEGACY else TERMINAL
 
 
 def _check_streaming(caller: Caller) -> None:

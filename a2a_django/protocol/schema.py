@@ -160,7 +160,8 @@ def _int32(value: Any, where: str) -> Iterator[Violation]:
         yield where, "must be a 32-bit integer"
 
 
-def _bytes(value: Any, where: str) -> Iterator[Violation]:
+def base64_text(value: Any, where: str) -> Iterator[Violation]:
+    """Whether `value` is base64, standard or for URLs, padded or not."""
     try:
         text = value.replace("-", "+").replace("_", "/").rstrip("=")
         base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -193,7 +194,7 @@ _SCALARS = {
     FieldDescriptor.TYPE_STRING: _string,
     FieldDescriptor.TYPE_BOOL: _boolean,
     FieldDescriptor.TYPE_INT32: _int32,
-    FieldDescriptor.TYPE_BYTES: _bytes,
+    FieldDescriptor.TYPE_BYTES: base64_text,
 }
 
 

@@ -29,12 +29,13 @@ def test_the_card_says_what_the_site_does(site, agent):
     card = response.json()
 
     assert (response.status, response.headers["content-type"]) == (200, "application/json")
-    ParseDict(card, AgentCard())
+    ParseDict(card, AgentCard(), ignore_unknown_fields=True)
     assert (card["name"], card["description"], card["version"]) == ("Test", "An agent for tests.", "1.0.0")
     assert card["capabilities"]["streaming"] is card["capabilities"]["pushNotifications"] is True
     assert [skill["id"] for skill in card["skills"]] == ["talk"]
     assert card["supportedInterfaces"] == [
-        {"url": "http://testserver/a2a/test", "protocolBinding": binding, "protocolVersion": "1.0"}
+        {"url": "http://testserver/a2a/test", "protocolBinding": binding, "protocolVersion": version}
+        for version in ("1.0", "0.3")
         for binding in ("JSONRPC", "HTTP+JSON")
     ]
     assert {"basic", "session"} == card["securitySchemes"].keys()

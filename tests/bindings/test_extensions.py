@@ -11,6 +11,7 @@ from a2a_django.agents import dispatch
 from a2a_django.bindings import caller as callers
 from a2a_django.models import Agent, Task, Turn
 from tests.clients import Error, kinds, message, state
+from tests.clients_v0_3 import LEGACY
 
 A, B, C = "https://example.com/ext/a/v1", "https://example.com/ext/b/v1", "urn:ext:c"
 ALL = f"{C},{A} , {B}"
@@ -175,6 +176,22 @@ def test_the_header_of_0_3_counts_for_0_3_alone(offer):
     request = Request(RequestFactory().get("/", headers={"X-A2A-Extensions": A, "A2A-Extensions": B}))
     assert callers._extensions(request, "1.0") == {B}
     assert callers._extensions(request, "0.3") == {A, B}
+
+
+def test_clients_of_0_3_ask_and_are_told_by_both_headers(offer):
+    """CASES 35."""
+    client = offer(A, required=True)
+    legacy = LEGACY[client.binding](client.site)
+    refused = refusal(legacy.send)
+    assert (refused.status, A in refused.message) == (400 if client.binding == "rest" else 200, True)
+    for header in ("A2A-Extensions", "X-A2A-Extensions"):
+        one = legacy.with_headers(**{header: f"{A}, {C}"})
+        response = one.sending(f"activate:{A} task completed").exchange.response()
+        assert one.result(response)["task"]
+        stream = one.stream(f"activate:{A} task completed")
+        assert kinds(stream.all()) == ["task", "COMPLETED"]
+        for headers in (response.headers, stream.headers):
+            assert headers["a2a-extensions"] == headers["x-a2a-extensions"] == A
 
 
 # --- activation

@@ -82,9 +82,8 @@ def test_params_may_be_missing_where_nothing_is_required(rpc, params):
     assert rpc(envelope("ListTasks", params=params)).json()["result"]["tasks"] == []
 
 
-@pytest.mark.parametrize("method", ["message/send", "tasks/get", "sendMessage", "SendMessage ", "__class__", ""])
+@pytest.mark.parametrize("method", ["message/sent", "tasks/list", "sendMessage", "SendMessage ", "__class__", ""])
 def test_unknown_methods(rpc, method):
-    """CASES 32: v0.3 names under 1.0 are unknown."""
     error = rpc(envelope(method)).json()["error"]
     assert error["code"] == -32601
     assert error["data"][0]["reason"] == "METHOD_NOT_FOUND"
@@ -95,8 +94,9 @@ def test_unknown_methods(rpc, method):
     ["message/send", "tasks/resubscribe", "tasks/pushNotificationConfig/set", "agent/getAuthenticatedExtendedCard"],
 )
 @pytest.mark.parametrize("version", [None, "0.3"])
-def test_v0_3_calls_are_refused_naming_what_is_supported(rpc, method, version):
-    """CASES 32 (the refusal): no version means 0.3 (A2A 3.6.2)."""
+def test_v0_3_calls_where_it_is_off(rpc, a2a, method, version):
+    """CASES 32: no version means 0.3 (A2A 3.6.2)."""
+    a2a(ENABLE_V0_3=False)
     part = {"kind": "text", "text": "hi"}
     said = {"kind": "message", "messageId": "m", "role": "user", "parts": [part]}
     params = {"message": said, "configuration": {"blocking": True}}
