@@ -1,8 +1,6 @@
 """Who calls: a request's agent, user, tenant, version and extensions as a Caller (DESIGN 7)."""
 
 import inspect
-import json
-from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
@@ -12,7 +10,7 @@ from rest_framework.request import Request
 from a2a_django.agents import claims
 from a2a_django.models import Agent, Caller, Tenant
 from a2a_django.models.agent import AnonymousAccess
-from a2a_django.protocol import errors, versions
+from a2a_django.protocol import errors, values, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select
 
@@ -34,7 +32,10 @@ def version(request: Request) -> str:
 
 
 def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
-    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers."""
+    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers.
+
+    Before anything is done for it, `within` must hear what tenant the request itself names.
+    """
     user = request.user or AnonymousUser()
     if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
         raise NotAuthenticated
@@ -45,32 +46,36 @@ def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
         extensions=versions.extensions([request.headers.get("A2A-Extensions", "")]),
     )
     made.owner = str(user.pk) if made.authenticated else ""
-    _enter(made, _agreed(tenant_slug, request.headers.get(a2a_settings.TENANT_HEADER, "")))
+    in_header = request.headers.get(a2a_settings.TENANT_HEADER, "").split(",")  # one that came twice is joined so
+    _enter(made, _agreed(tenant_slug, *in_header, *request.query_params.getlist("tenant")))
+    return made
+
+
+def within(request: Request, made: Caller, tenant_slug: str) -> Caller:
+    """`made`, in the tenant that the body names, as the site's hooks want it.
+
+    It must be the tenant that the call has named already, if any.
+    """
+    if tenant_slug:
+        _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
     _build_context(request, made)
     return made
 
 
-def within(made: Caller, tenant_slug: str) -> Caller:
-    """`made`, in the tenant that the body names; it must be the one that the call named already, if any."""
-    if tenant_slug:
-        _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
-    return made
-
-
 def _agreed(*slugs: str) -> str:
-    named = {slug for slug in slugs if slug}
+    named = {slug.strip() for slug in slugs} - {""}
     if len(named) > 1:
-        raise errors.invalid_params(("tenant", "path, header and body name different tenants"))
+        raise errors.invalid_params(("tenant", "path, query, header and body name different tenants"))
     return named.pop() if named else ""
 
 
 def _enter(made: Caller, slug: str) -> None:
     if not slug or (made.tenant and made.tenant.slug == slug):
         return
-    try:
-        made.tenant = Tenant.objects.get(slug=slug, enabled=True)
-    except Tenant.DoesNotExist:
-        raise errors.NotFoundError("There is no such tenant") from None
+    found = None if values.flaw(slug) else Tenant.objects.filter(slug=slug, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("There is no such tenant")
+    made.tenant = found
 
 
 def _build_context(request: Request, made: Caller) -> None:
@@ -85,13 +90,4 @@ def _build_context(request: Request, made: Caller) -> None:
         context = run(request, context) or context
     if resolve is not None:
         made.owner = resolve(context)
-    made.state = {key: value for key, value in context.state.items() if _is_json(value)}
-
-
-def _is_json(value: Any) -> bool:
-    """Only what JSON can hold travels to a worker; a builder may keep other objects in the state for itself."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+    made.state = {key: value for key, value in context.state.items() if values.is_fit(value)}  # others stay here
