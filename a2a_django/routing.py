@@ -26,7 +26,7 @@ def with_streaming(application: Application) -> Application:
     async def with_follow_up(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or a2a_settings.PATH not in scope["path"]:
             return await application(scope, receive, send)
-        scope = {**scope, "query_string": quote(scope["query_string"], safe=_ASCII).encode()}
+        scope = {**scope, "query_string": quote(scope.get("query_string", b""), safe=_ASCII).encode()}
         handover = scope["a2a_django"] = Handover()
         await answer(scope, handover.listen(receive), handover.filter(send))
         if handover.follow_up is not None and not handover.left:

@@ -277,7 +277,7 @@ class Site:
             "path": self.root + path,
             "raw_path": (self.root + path).encode(),
             "root_path": self.root,
-            "query_string": query.encode(),
+            "query_string": query.encode(errors="surrogateescape"),
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
             "client": ["127.0.0.1", 12345],
             "server": ["testserver", 80],

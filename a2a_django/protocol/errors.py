@@ -154,7 +154,7 @@ def rendering(error: A2AError) -> Rendering:
 
 def invalid_params(*violations: tuple[str, str]) -> InvalidParamsError:
     """An InvalidParamsError that names each (field, what is wrong and what is right), as far as anybody would read."""
-    named = [(_shortened(field), description) for field, description in violations[:MAX_VIOLATIONS]]
+    named = [(_shown(field), accidents.clean(description)) for field, description in violations[:MAX_VIOLATIONS]]
     text = "; ".join(f"{field}: {description}" for field, description in named[:IN_MESSAGE])
     more = "; and more" if len(violations) > IN_MESSAGE else ""
     return InvalidParamsError(
@@ -162,8 +162,9 @@ def invalid_params(*violations: tuple[str, str]) -> InvalidParamsError:
     )
 
 
-def _shortened(field: str) -> str:
-    return field if len(field) <= MAX_FIELD else f"{field[: MAX_FIELD - 1]}…"
+def _shown(field: str) -> str:
+    """`field`, in which a client's own words may stand."""
+    return accidents.clean(field if len(field) <= MAX_FIELD else f"{field[: MAX_FIELD - 1]}…")
 
 
 def details(error: A2AError) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Who may call, and who may see what (DESIGN 7)."""
 
-
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
