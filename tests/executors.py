@@ -112,6 +112,13 @@ class Stage:
     async def do_working(self, text):
         await self.status(State.TASK_STATE_WORKING, text)
 
+    async def do_at(self, time):
+        """`at:<time>`: WORKING since then."""
+        event = TaskStatusUpdateEvent(task_id=self.context.task_id, context_id=self.context.context_id)
+        event.status.state = State.TASK_STATE_WORKING
+        event.status.timestamp.FromJsonString(time)
+        await self.say(event)
+
     async def do_input(self, text):
         await self.status(State.TASK_STATE_INPUT_REQUIRED, text)
 

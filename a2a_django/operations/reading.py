@@ -1,5 +1,6 @@
 """GetTask and ListTasks (A2A 3.1.3, 3.1.4)."""
 
+from datetime import UTC
 from typing import Any
 
 from a2a.types import GetTaskRequest, ListTasksRequest, SendMessageConfiguration, TaskState
@@ -71,7 +72,7 @@ def _filtered(caller: Caller, request: ListTasksRequest) -> TaskQuerySet:
     if request.status:
         tasks = tasks.filter(state=TaskState.Name(request.status))
     if request.HasField("status_timestamp_after"):
-        tasks = tasks.filter(status_timestamp__gte=codec.moment(request.status_timestamp_after.ToJsonString()))
+        tasks = tasks.filter(status_timestamp__gte=request.status_timestamp_after.ToDatetime(UTC))
     return tasks
 
 

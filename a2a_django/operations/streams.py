@@ -1,6 +1,7 @@
 """SendStreamingMessage and SubscribeToTask: what comes after n, as stored text (A2A 3.1.2, 3.1.6; DESIGN 4)."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from a2a_django.operations.sending import accept
 from a2a_django.protocol import codec, errors, versions
 from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass
@@ -134,9 +137,10 @@ def _check_streaming(caller: Caller) -> None:
 
 
 def _cursor(last_event_id: str, task: Task) -> int:
-    if not (last_event_id.isascii() and last_event_id.isdigit()) or int(last_event_id) > task.last_sequence:
+    number = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else None
+    if number is None or number > task.last_sequence:
         raise errors.invalid_params(("Last-Event-ID", "is not the id of an event of this task"))
-    return int(last_event_id)
+    return number
 
 
 def _shortened(text: str, history_length: int) -> str:

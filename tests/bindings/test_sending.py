@@ -390,7 +390,7 @@ def refused(client, request):
         ({"parts": None}, "message.parts"),
         ({"parts": [None]}, "message.parts[0]"),
         ({"parts": [{}]}, "message.parts[0]"),
-        ({"parts": [{"text": "a", "url": "u"}]}, "message.parts[0]"),
+        ({"parts": [{"text": "a", "url": "https://u"}]}, "message.parts[0]"),
         ({"parts": [{"text": "a"}, {"raw": 5}]}, "message.parts[1].raw"),
         ({"parts": [{"raw": "!!!"}]}, "message.parts[0].raw"),
         ({"parts": {"text": "a"}}, "message.parts"),
@@ -446,7 +446,7 @@ def test_text_that_no_database_holds_is_refused(client, text):
     """CASES 18."""
     raw = json.dumps({"message": message("?")}).replace("?", text)
     error = refused(client, raw.encode())
-    assert error.reason == "INVALID_JSON"
+    assert (error.reason, error.fields) == ("INVALID_PARAMS", ["message.parts[0].text"])
 
 
 def test_surrogate_pairs_and_escaped_backslashes_are_text(make_client):
