@@ -125,7 +125,11 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
     ] or [(binding, url, version, tenant) for version in versions.supported() for binding, url in own.items()]
     for binding, url, version, interface_tenant in chosen:
         if url:
-            interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            spoken = versions.major_minor(version)
+            # Clients of 1.0 put the tenant in themselves (A2A 5.3), those of 0.3 know nothing but the URL.
+            by_url = interface_tenant and spoken == versions.LEGACY and url in (urls.jsonrpc, urls.http_json)
+            place = f"{url}/{interface_tenant}" if by_url else url
+            interface = {"url": place, "protocolBinding": binding, "protocolVersion": spoken}
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
 
 

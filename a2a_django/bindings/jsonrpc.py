@@ -101,7 +101,7 @@ class JsonRpc(A2AView):
 
     def extended_card(self, caller: Caller, request: GetExtendedAgentCardRequest) -> Outcome:
         """GetExtendedAgentCard."""
-        urls = cards.urls(self.request, caller.agent, caller.tenant)
+        urls = cards.urls(self.request, caller.agent)
         return operations.get_extended_agent_card(caller, request, urls)
 
 

@@ -158,7 +158,7 @@ class ExtendedAgentCard(RestView):
 
     def answer_get(self) -> Outcome:
         request = self.from_query(GetExtendedAgentCardRequest)
-        urls = cards.urls(self.request, self.caller.agent, self.caller.tenant)
+        urls = cards.urls(self.request, self.caller.agent)
         return operations.get_extended_agent_card(self.caller, request, urls)
 
 

@@ -124,7 +124,7 @@ class ExtendedAgentCard(LegacyView):
 
     def answer_get(self) -> Outcome:
         request = self.from_query(GetExtendedAgentCardRequest)
-        urls = cards.urls(self.request, self.caller.agent, self.caller.tenant)
+        urls = cards.urls(self.request, self.caller.agent)
         return operations.get_extended_agent_card(self.caller, request, urls)
 
     def wrap(self, text: str) -> str:
