@@ -23,7 +23,6 @@ from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec
 from a2a_django.settings import a2a_settings
-from a2a_django.snapshots import Snapshot
 from a2a_django.statements import Select, Update
 
 
@@ -80,7 +79,7 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, key, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
         [task] = TASKS.objects(task_id)
         if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
             transaction.set_rollback(True)
@@ -91,7 +90,7 @@ def claim(turn_id: int) -> Claim | None:
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context),
-        current_task=current_task(snapshots.snapshot(task), asked) if task.visible else None,
+        current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
 
@@ -119,6 +118,7 @@ _ASKED = Select(
             "user_id",
             "request",
             "context",
+            "message_id",
             "message__message_id",
             "message__body",
             "task__agent__executor",
@@ -160,12 +160,9 @@ def writer(task: Task, message_id: str, body: str) -> Writer:
     return Writer(task.pk, task.context_id, task.lease, opening=body, message_ids={message_id}, unfolded=[])
 
 
-def current_task(snapshot: Snapshot, request: SendMessageRequest | None = None) -> ProtoTask:
-    """The task as the executor finds it: its history ends before the message that it is handed."""
-    task = codec.read(snapshot.text(), ProtoTask)
-    if request is not None and task.history and task.history[-1].message_id == request.message.message_id:
-        del task.history[-1]
-    return task
+def current_task(task: Task, *, before: int | None = None) -> ProtoTask:
+    """The task as its executor finds it: before the message (a key) that it is handed, and those that wait."""
+    return codec.read(snapshots.snapshot(task, before=before).text(), ProtoTask)
 
 
 def related_tasks(task: Task, request: SendMessageRequest) -> list[ProtoTask]:

@@ -11,7 +11,7 @@ from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries, snapshots
+from a2a_django import accidents, database, doorbell, entries
 from a2a_django.agents import claims, commits, connections, loop, registry
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
@@ -248,4 +248,4 @@ def _refuse(task_id: str, lease: str) -> None:
 
 
 def _current(task_id: str) -> ProtoTask:
-    return claims.current_task(snapshots.snapshot(Task.objects.get(pk=task_id)))
+    return claims.current_task(Task.objects.get(pk=task_id))

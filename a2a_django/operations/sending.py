@@ -138,7 +138,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context),
-        current_task=claims.current_task(snapshots.snapshot(task), request) if task.visible else None,
+        current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,
         related_tasks=claims.related_tasks(task, request),
     )
 
