@@ -295,11 +295,12 @@ def test_a_question_moves_to_the_history_before_its_answer(client, gate):
     assert words(done) == words(seen[0])
 
 
-def test_messages_that_wait_are_in_the_history_but_not_yet_told(client, gate, eventually):
+def test_messages_that_wait_are_in_the_history_but_not_yet_told(client, gate, said, eventually):
     """CASES 42: two follow-ups at once; each executor is told what came before its message."""
     asked = client.task("task input:what?")
     first = client.sending(message("working:busy wait:a input:more?", taskId=asked["id"]))
     gate("a").reached()
+    said(asked["id"], 3)
     second = client.sending(message("dump input:again?", taskId=asked["id"]))
     eventually(lambda: Turn.objects.filter(state="queued").count() == 1)
     third = client.sending(message("completed", taskId=asked["id"]))

@@ -55,7 +55,7 @@ def statements():
         in_threads(pool, lambda: counter in connection.execute_wrappers and connection.execute_wrappers.remove(counter))
 
 
-def test_a_stream_of_chunks_costs_in_proportion(client, statements):
+def test_a_stream_of_chunks_costs_in_proportion(client, statements, eventually):
     """CASES 46: four times the chunks, no more than five times the bytes; and far fewer statements than events."""
     costs = []
     for chunks in (500, 2000):
@@ -63,6 +63,7 @@ def test_a_stream_of_chunks_costs_in_proportion(client, statements):
         events = client.stream(f"task chunks:{chunks} completed").all()
         task = client.get(events[0]["task"]["id"])
         assert artifact(task) == "".join(f"{count:019d} " for count in range(chunks))
+        eventually(lambda: not Task.objects.filter(folded_sequence__lt=F("last_sequence")).exists())
         costs.append((statements.count, statements.bytes))
 
     (few, small), (many, large) = costs
