@@ -21,7 +21,7 @@ from a2a_django.event_log import FencedError
 from a2a_django.models import Caller, Event, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
-from a2a_django.operations import idempotency, push_configs
+from a2a_django.operations import idempotency, input_modes, push_configs
 from a2a_django.operations.idempotency import Stamp
 from a2a_django.operations.reading import history_length, visible_task
 from a2a_django.protocol import codec, errors
@@ -53,6 +53,7 @@ def accept(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
     A message that was sent before is not stored again: this is its first send then.
     """
     length = history_length(request.configuration)
+    input_modes.check(caller, request.message)
     push_configs.check_inline(caller, request)
     stamp = idempotency.stamp(caller, request)
     follow_up = bool(request.message.task_id)
