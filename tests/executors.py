@@ -188,6 +188,19 @@ class Stage:
 
         await self.chunk("agents", Part(text=str(await Agent.objects.acount())))
 
+    async def do_inbox(self, number):
+        """`inbox:<n>`: does what the words of the next n messages say; without a number of all, and then says so."""
+        from a2a_django import inbox
+
+        count = 0
+        async for message in inbox(self.context):
+            for word in message.parts[0].text.split():
+                await self.perform(word)
+            count += 1
+            if str(count) == number:
+                return
+        gate("inbox ended").arrive()
+
     # --- words: time
 
     async def do_wait(self, name):

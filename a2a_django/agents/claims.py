@@ -81,7 +81,7 @@ def claim(turn_id: int) -> Claim | None:
             return None
         [(task_id, user_id, request, context, key, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
         [task] = TASKS.objects(task_id)
-        if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
+        if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
             return None
     return Claim(
@@ -93,6 +93,11 @@ def claim(turn_id: int) -> Claim | None:
         current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
+
+
+def start(turn_id: int, sequence: int) -> bool:
+    """Notes that a queued turn runs here, from that event on; False if it isn't queued any more."""
+    return bool(_START.run(turn_id, sequence, worker(), timezone.now()))
 
 
 @cache

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists
 from django.utils import timezone
 
-from a2a_django import batches, database, entries, event_log, snapshots, statements
+from a2a_django import batches, database, doorbell, entries, event_log, snapshots, statements
 from a2a_django.agents import claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
@@ -209,6 +209,8 @@ def _follow_up(
             )
         task.refresh_from_db()
         turn = _store(caller, request, task, stamp, running=running)
+        if task.lease and not running:
+            transaction.on_commit(partial(doorbell.ring, task.pk))  # the executor that runs may want to read it
         opening = snapshots.snapshot(task)
     return Accepted(task.pk, turn.pk, ear, length, task.last_sequence, opening.text(length))
 
