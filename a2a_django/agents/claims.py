@@ -171,9 +171,11 @@ def current_task(task: Task, *, before: int | None = None) -> ProtoTask:
 
 
 def related_tasks(task: Task, request: SendMessageRequest) -> list[ProtoTask]:
-    """The tasks that the message refers to, as far as they are the same caller's."""
-    ids = list(request.message.reference_task_ids)
+    """The tasks that the message refers to, in its order, as far as they are the same caller's."""
+    ids = list(dict.fromkeys(request.message.reference_task_ids))[:100]
     if not ids:
         return []
     same = Task.objects.filter(agent=task.agent_id, tenant=task.tenant_id, owner=task.owner, visible=True)
-    return [codec.read(item.text(), ProtoTask) for item in snapshots.snapshots(list(same.filter(pk__in=ids[:100])))]
+    found = snapshots.snapshots(list(same.filter(pk__in=ids)))
+    found.sort(key=lambda item: ids.index(item.task.pk))
+    return [codec.read(item.text(), ProtoTask) for item in found]
