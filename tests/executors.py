@@ -205,6 +205,19 @@ class Stage:
         value = argument.split(",") if "," in argument else int(argument) if argument.isdigit() else argument
         self.context.call_context.state["a2a_activated_extensions"] = value
 
+    async def do_inbox(self, number):
+        """`inbox:<n>`: does what the words of the next n messages say; without a number of all, and then says so."""
+        from a2a_django import inbox
+
+        count = 0
+        async for message in inbox(self.context):
+            for word in message.parts[0].text.split():
+                await self.perform(word)
+            count += 1
+            if str(count) == number:
+                return
+        gate("inbox ended").arrive()
+
     # --- words: time
 
     async def do_wait(self, name):

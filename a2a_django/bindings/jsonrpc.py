@@ -91,7 +91,8 @@ class JsonRpc(A2AView):
     def stream(self, caller: Caller, request: SendMessageRequest) -> Outcome:
         """SendStreamingMessage."""
         self.check_can_stream()
-        return operations.send_streaming_message(caller, request, self.ear)
+        last = self.request.headers.get("Last-Event-ID")
+        return operations.send_streaming_message(caller, request, self.ear, last)
 
     def subscribe(self, caller: Caller, request: SubscribeToTaskRequest) -> Outcome:
         """SubscribeToTask."""

@@ -91,7 +91,8 @@ class SendStreamingMessage(RestView):
 
     def answer_post(self) -> Outcome:
         self.check_can_stream()
-        return operations.send_streaming_message(self.caller, self.from_body(SendMessageRequest), self.ear)
+        request, last = self.from_body(SendMessageRequest), self.request.headers.get("Last-Event-ID")
+        return operations.send_streaming_message(self.caller, request, self.ear, last)
 
 
 class Tasks(RestView):

@@ -77,7 +77,7 @@ def _filtered(caller: Caller, request: ListTasksRequest) -> TaskQuerySet:
 
 
 def _seal(caller: Caller, request: ListTasksRequest) -> str:
-    """What a page token is bound to: the caller and the filters."""
+    """What a page token is bound to: the caller and the filters; size and what is shown may differ between pages."""
     filters = [request.context_id, request.status, request.status_timestamp_after.ToJsonString()]
     return codec.dumps(["a2a.list", caller.agent.pk, caller.tenant and caller.tenant.pk, caller.owner, filters])
 
