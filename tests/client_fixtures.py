@@ -5,6 +5,7 @@ from django.conf import settings as site_settings
 
 from a2a_django.models import Task
 from tests import clients, executors
+from tests.clients_grpc import CLIENTS
 
 __all__ = ["a2a", "binding", "client", "gate", "make_client", "said", "server", "site"]
 
@@ -33,7 +34,7 @@ def site(server, transactional_db):
     server.settle()
 
 
-@pytest.fixture(params=sorted(clients.CLIENTS))
+@pytest.fixture(params=sorted(CLIENTS))
 def binding(request):
     """The name of a binding."""
     return request.param
@@ -46,7 +47,7 @@ def make_client(site, binding, make_agent, a2a):
 
     def make(executor="Script", **agent):
         made = make_agent(executor=f"tests.executors.{executor}", **agent)
-        return clients.CLIENTS[binding](site, made.slug)
+        return CLIENTS[binding](site, made.slug)
 
     return make
 

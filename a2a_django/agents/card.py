@@ -26,6 +26,7 @@ class Urls:
 
     jsonrpc: str = ""
     http_json: str = ""
+    grpc: str = ""
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,30 @@ def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -
 
 
 def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str]]:
-    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json}
+    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json, "GRPC": urls.grpc}
     chosen = [
-        (item.protocol_binding, item.url or own.get(item.protocol_binding, ""), item.protocol_version, item.tenant)
+        (
+            item.protocol_binding,
+            item.url or own.get(item.protocol_binding, ""),
+            item.protocol_version,
+            item.tenant or ("" if item.url else _named(item.protocol_binding, agent, tenant)),
+        )
         for item in agent.interfaces.all()
-    ] or [(binding, url, version, tenant) for version in versions.supported() for binding, url in own.items()]
+    ] or [
+        (binding, url, version, _named(binding, agent, tenant))
+        for version in versions.supported()
+        for binding, url in own.items()
+        if (binding, version) != ("GRPC", versions.LEGACY)  # whose requests name no tenant, and so no agent
+    ]
     for binding, url, version, interface_tenant in chosen:
         if url:
             interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
+
+
+def _named(binding: str, agent: Agent, tenant: str) -> str:
+    """The tenant that clients send: all agents have one gRPC address, so there it names the agent too."""
+    return "/".join(filter(None, (agent.slug, tenant))) if binding == "GRPC" else tenant
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 
 from a2a_django.models import Task, Turn
-from tests.clients import CLIENTS, Error, message, state
+from tests.clients import Error, message, state
+from tests.clients_grpc import CLIENTS, over_http
 
 URL = "https://hooks.example.com/a2a"
 
@@ -31,7 +32,7 @@ OTHERS = {
 }
 
 
-@pytest.fixture(params=sorted(ON_A_TASK))
+@pytest.fixture(params=[*sorted(ON_A_TASK.keys() - {"resume"}), *over_http("resume")])
 def operate(request):
     """operate(client, task_id): one of the operations on a task."""
     return ON_A_TASK[request.param]
@@ -138,6 +139,7 @@ def test_the_executor_is_told_the_tenant(make_client, make_tenant):
     assert task["artifacts"][0]["parts"][0]["data"]["tenant"] == "acme"
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("first", ["path", "header"])
 def test_two_tenants_in_one_call_are_refused(client, make_tenant, first):
     make_tenant("acme"), make_tenant("globex")
@@ -243,7 +245,11 @@ def test_no_or_wrong_credentials(closed, credentials):
 
 
 @pytest.mark.parametrize(
-    "value", ["Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense", "Basic \xff"]
+    "value",
+    [
+        *("Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense"),
+        *over_http("Basic \xff"),
+    ],
 )
 def test_nonsense_for_credentials(closed, value):
     error = refusal(closed.with_headers(Authorization=value).send)
@@ -265,6 +271,7 @@ def session_cookie():
     return session.session_key
 
 
+@pytest.mark.http
 def test_a_session_without_csrf_token_is_refused(closed):
     """CASES 7: else any page could use the agents in its visitors' name."""
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}", Origin="https://evil.test")
@@ -274,6 +281,7 @@ def test_a_session_without_csrf_token_is_refused(closed):
     assert not Task.objects.exists()
 
 
+@pytest.mark.http
 def test_a_session_with_csrf_token_is_fine(closed):
     token = "a" * 32
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}; csrftoken={token}", X_CSRFToken=token)
@@ -284,6 +292,7 @@ def test_a_session_with_csrf_token_is_fine(closed):
         assert refusal(client.with_headers(X_CSRFToken=wrong).send).status == 403
 
 
+@pytest.mark.http
 def test_a_form_carries_no_csrf_token_in(closed):
     """A form of another site can be sent without a preflight."""
     token = "a" * 32
