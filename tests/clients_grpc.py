@@ -50,10 +50,22 @@ class Served:
         """What the coroutine returns."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
-    def stop(self, grace=0):
-        """Stops the server; what still runs has `grace` seconds."""
-        self.run(self.server.stop(grace))
+    def stop(self):
+        """Stops the server at once."""
+        self.stopping(grace=0).result(PATIENCE)
         self.channel.close()
+
+    def stopping(self, grace):
+        """Stops the server, whose calls have `grace` seconds; a future."""
+        return asyncio.run_coroutine_threadsafe(self.server.stop(grace), self.loop)
+
+    def reachable(self):
+        """Whether it takes calls."""
+        with grpc.insecure_channel(self.address) as channel:
+            try:
+                channel.unary_unary("/nobody/Nothing")(b"", timeout=PATIENCE)
+            except grpc.RpcError as error:
+                return error.code() == grpc.StatusCode.UNIMPLEMENTED
 
     @property
     def running(self):

@@ -108,14 +108,14 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
             item.protocol_binding,
             item.url or own.get(item.protocol_binding, ""),
             item.protocol_version,
-            item.tenant or ("" if item.url else _named(item.protocol_binding, agent, tenant)),
+            item.tenant or ("" if item.url else _named(item.protocol_binding, item.protocol_version, agent, tenant)),
         )
         for item in agent.interfaces.all()
     ] or [
-        (binding, url, version, _named(binding, agent, tenant))
+        (binding, url, version, _named(binding, version, agent, tenant))
         for version in versions.supported()
         for binding, url in own.items()
-        if (binding, version) != ("GRPC", versions.LEGACY)  # whose requests name no tenant, and so no agent
+        if (binding, version) != ("GRPC", versions.LEGACY) or (agent.is_default and not tenant)
     ]
     for binding, url, version, interface_tenant in chosen:
         if url:
@@ -123,9 +123,14 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
 
 
-def _named(binding: str, agent: Agent, tenant: str) -> str:
-    """The tenant that clients send: all agents have one gRPC address, so there it names the agent too."""
-    return "/".join(filter(None, (agent.slug, tenant))) if binding == "GRPC" else tenant
+def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
+    """The tenant that clients send. All agents have one gRPC address, so there it names the agent, too.
+
+    In A2A 0.3 requests name no tenant: over gRPC they reach the default agent.
+    """
+    if binding != "GRPC":
+        return tenant
+    return f"{agent.slug}/{tenant}".rstrip("/") if version != versions.LEGACY else ""
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

@@ -338,6 +338,7 @@ def test_the_old_path_of_the_card(site, make_agent, caplog):
     assert len(caplog.records) == 1
 
 
+@pytest.mark.http
 def test_the_extended_card(legacy, make_client, django_user_model):
     django_user_model.objects.create_user("ann")
     make_client("Script", slug="rich", extended_card=True)
