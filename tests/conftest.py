@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
     """A test for one vendor is no test at all on another: it is left out, not skipped. So is one of HTTP over gRPC."""
     vendor = wanted_vendor()
     other = [item for item in items if (mark := item.get_closest_marker("vendor")) and vendor not in mark.args]
-    other += [item for item in items if item.get_closest_marker("http") and _binding(item) == "grpc"]
+    other += [item for item in items if item.get_closest_marker("http") and _binding(item) in ("grpc", "GRPC")]
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if item not in other]
