@@ -1,6 +1,7 @@
 """gRPC: the a2a-sdk's servicers over the operations, with the site's own authentication (A2A 10)."""
 
 import re
+from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -28,7 +29,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _TENANT = re.compile(r"(?:([-\w]+)(?:/([-\w]+))?)?")
-MAX_STATUS, MAX_MESSAGE = 4000, 1000  # bytes and characters: clients refuse trailers beyond 8 KB
+MAX_STATUS, MAX_MESSAGE = 3000, 1000  # bytes: both get longer on their way, and clients refuse trailers beyond 8 KB
 
 
 class Call(views.A2AView):
@@ -56,7 +57,7 @@ class Call(views.A2AView):
         return cards.urls(self.request, caller.agent, caller.tenant)
 
     async def begin(self) -> None:
-        """Initial metadata would go here."""
+        """The place for initial metadata, which names the extensions that take part."""
 
     def shown(self, error: Exception) -> errors.A2AError:
         """`error` as the client may see it; what HTTP puts into headers goes into trailing metadata."""
@@ -110,7 +111,7 @@ def _address(peer: str) -> list[Any] | None:
 async def abort(context: Context, error: errors.A2AError, prefix: str = "") -> None:
     """Ends the call with `error` as google.rpc.Status (A2A 10.6)."""
     code = grpc.StatusCode[errors.rendering(error).grpc]
-    message = (prefix + error.message)[:MAX_MESSAGE]
+    message = (prefix + error.message).encode()[:MAX_MESSAGE].decode(errors="ignore")
     status = _status(code, message, errors.details(error))
     trailing: Metadata = (*(context.trailing_metadata() or ()), ("grpc-status-details-bin", status.SerializeToString()))
     context.set_trailing_metadata(trailing)
@@ -118,17 +119,24 @@ async def abort(context: Context, error: errors.A2AError, prefix: str = "") -> N
 
 
 def _status(code: grpc.StatusCode, message: str, details: list[dict[str, Any]]) -> status_pb2.Status:
-    """The status with as many of the violations as fit."""
-    status = status_pb2.Status(code=code.value[0], message=message)
-    for detail in details:
-        json_format.ParseDict(detail, status.details.add())  # types that the SDK's handlers have imported
-    if status.ByteSize() <= MAX_STATUS:
-        return status
+    """The status, with as much of the details as fits."""
+    for some in _shorter_and_shorter(details):
+        status = status_pb2.Status(code=code.value[0], message=message)
+        for detail in some:  # of types that the SDK's handlers have imported
+            json_format.ParseDict(detail, status.details.add())
+        if status.ByteSize() <= MAX_STATUS:
+            break
+    return status
+
+
+def _shorter_and_shorter(details: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     info, *rest = details
+    yield details
     violations = rest[0]["fieldViolations"] if rest else []
-    if len(violations) > 1:
-        return _status(code, message, [info, {**rest[0], "fieldViolations": violations[: len(violations) // 2]}])
-    return _status(code, message, [{**info, "metadata": {}}])
+    while len(violations) > 1:
+        violations = violations[: len(violations) // 2]
+        yield [info, {**rest[0], "fieldViolations": violations}]
+    yield [{**info, "metadata": {}}]
 
 
 class Handler(GrpcHandler):

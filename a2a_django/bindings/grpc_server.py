@@ -80,6 +80,8 @@ def _options() -> list[tuple[str, Any]]:
         ("grpc.absolute_max_metadata_size", 2 * METADATA),
         # What the heartbeat is for streams of HTTP: proxies keep the connection, and one that is dead gets noticed.
         ("grpc.keepalive_time_ms", int(a2a_settings.HEARTBEAT_SECONDS * 1000)),
+        # Clients may do the same: by itself gRPC hangs up on who asks more than every five minutes in a silent stream.
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5000),
     ]
 
 

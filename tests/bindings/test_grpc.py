@@ -201,6 +201,20 @@ def test_a_thousand_faults_still_make_an_error_that_clients_can_read(client):
     assert error.fields[0] == "message.parts[0]"
 
 
+@pytest.mark.parametrize("error", [
+    bindings_grpc.errors.UnsupportedOperationError("€" * 5000, {"x" * 50: "€" * 5000}),
+    bindings_grpc.errors.InvalidParamsError("x", {"errors": [{"field": "€" * 5000, "message": "y"}], "z": "€" * 5000}),
+])  # fmt: skip
+def test_an_error_of_any_length_fits_into_the_trailers(client, a2a, error):
+    def fail(request, context):
+        raise error
+
+    a2a(CONTEXT_BUILDER=fail)
+    shown = refused(client.send)
+    assert shown.reason == bindings_grpc.errors.rendering(error).reason
+    assert error.message.startswith(shown.message)
+
+
 @pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\x0a\x02\xc3\x28", b"\x0a\xff"])
 def test_bytes_that_are_no_request(client, raw):
     call = client.served.channel.unary_unary(f"/{CURRENT}/GetTask")
