@@ -107,6 +107,8 @@ def _commit(planned: Sequence[Batch]) -> list[bool]:
         statements.insert([message for batch in mine for message in batch.messages])
         statements.insert([row for batch in mine if batch.release for row in batches.artifact_rows(batch) or ()])
         for batch in mine:
+            if batch.activated:
+                _ACTIVATE.run(batch.activated.turn_id, codec.dumps(batch.activated.uris))
             if batch.end:
                 _end_turn(batch.end)
         transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in mine)))
@@ -168,6 +170,9 @@ def _update_of_mine(columns: tuple[str, ...], *, live: bool, release: bool) -> U
         return tasks.filter(pk=task_id, lease=lease, last_sequence=sequence), changes
 
     return Update(Task, build, arity=4 + len(columns))
+
+
+_ACTIVATE = Update(Turn, lambda turn_id, uris: (Turn.objects.filter(pk=turn_id), {"activated": uris}))
 
 
 def _end_turn(end: End) -> None:

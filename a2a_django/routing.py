@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
 from a2a_django import database
+from a2a_django.bindings import refusals
 from a2a_django.bindings.handover import Handover, Receive, Send
 from a2a_django.settings import a2a_settings
 
@@ -59,6 +60,8 @@ class OneHopHandler(ASGIHandler):
         request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, body)
         response: Any = self.get_response(request) if request is not None else refusal
+        if request is not None:
+            refusals.restate(request, response)
         response._handler_class = self.__class__
         if not response.streaming:
             database.keep_connections()  # `request_finished` would close those that were opened just now

@@ -50,7 +50,10 @@ class A2ASettings:
 
     # --- hooks, named and shaped as the a2a-sdk's parameters; dotted paths or objects
     CONTEXT_BUILDER: Any = None
-    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored."""
+    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored.
+
+    What it puts into `call_context.state` as JSON reaches the executor; `"a2a_activated_extensions"` is a set of URIs.
+    """
     OWNER_RESOLVER: Any = None
     """`f(call_context) -> str`: whose tasks the caller sees; default the user's primary key."""
     ID_GENERATOR: Any = None

@@ -266,7 +266,7 @@ class Site:
         return self._application
 
     def open(self, method, path, body=b"", headers=None, *, parts=None):
-        """An Exchange; `parts` are sent one by one without a Content-Length."""
+        """An Exchange; `parts` are sent one by one without a Content-Length, a list in `headers` line by line."""
         path, _, query = path.partition("?")
         given = {"host": "testserver", **{name.lower(): value for name, value in (headers or {}).items()}}
         if parts is None:
@@ -282,7 +282,11 @@ class Site:
             "raw_path": (self.root + path).encode(),
             "root_path": self.root,
             "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+            "headers": [
+                (name.encode(), line.encode("latin-1"))
+                for name, value in given.items()
+                for line in (value if isinstance(value, list) else [value])
+            ],
             "client": ["127.0.0.1", 12345],
             "server": ["testserver", 80],
         }

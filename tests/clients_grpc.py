@@ -12,6 +12,7 @@ from a2a.types import a2a_pb2, a2a_pb2_grpc
 from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # noqa: F401  (the first for what stands in the second)
 
 from a2a_django.bindings import grpc_server
@@ -26,6 +27,7 @@ HTTP = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
     "RESOURCE_EXHAUSTED": 429,
+    "UNIMPLEMENTED": 405,
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
 }
@@ -80,6 +82,14 @@ def served(server):
 
 
 @dataclass
+class Answer:
+    """What came back, with its initial metadata."""
+
+    message: Message
+    headers: dict
+
+
+@dataclass
 class Exchange:
     """A call that is under way, as `clients.Exchange` is one of HTTP."""
 
@@ -87,9 +97,9 @@ class Exchange:
     finished: grpc.Future
 
     def response(self):
-        """The message that it is answered with."""
+        """The whole answer."""
         try:
-            return self.finished.result(PATIENCE)
+            return Answer(self.finished.result(PATIENCE), dict(self.finished.initial_metadata()))
         except grpc.RpcError as error:
             self.client.fail(error)
 
@@ -116,6 +126,7 @@ class Stream:
         self.exchange, self._client, self._call = Exchange(client, call), client, call
         self.raw = b""
         self._ahead = [self._read()]
+        self.headers = dict(call.initial_metadata())
 
     def __iter__(self):
         return self
@@ -125,7 +136,7 @@ class Stream:
         if message is None:
             raise StopIteration
         self.raw += message.SerializeToString()
-        return ServerSentEvent(self._client.result(message))
+        return ServerSentEvent(self._client.event(message))
 
     def _read(self):
         try:
@@ -159,7 +170,9 @@ class Grpc(Client):
 
     @property
     def metadata(self):
-        return [(name.lower(), value) for name, value in self.headers.items() if value is not None]
+        given = {name.lower(): value for name, value in self.headers.items() if value is not None}
+        lines = {name: value if isinstance(value, list) else [value] for name, value in given.items()}
+        return [(name, line) for name in lines for line in lines[name]]
 
     def request(self, kind, data):
         """A `kind` of ProtoJSON data, with the agent and the tenant."""
@@ -178,7 +191,10 @@ class Grpc(Client):
         call = getattr(self.stub, method)(self.request(kind, data), metadata=self.metadata, timeout=3 * PATIENCE)
         return Stream(self, call)
 
-    def result(self, message):
+    def result(self, answer):
+        return self.event(answer.message)
+
+    def event(self, message):
         return shown(message)
 
     def fail(self, error):

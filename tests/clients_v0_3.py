@@ -176,7 +176,7 @@ class LegacyGrpc(Grpc):
     def request(self, kind, data):
         return data
 
-    def result(self, message):
+    def event(self, message):
         return shown(CORE[type(message)](message))
 
     def _send(self, said, configuration, metadata):

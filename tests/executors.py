@@ -176,7 +176,7 @@ class Stage:
             "authenticated": call.user.is_authenticated,
             "tenant": context.tenant,
             "extensions": sorted(context.requested_extensions),
-            "state": call.state,
+            "state": {key: sorted(value) if isinstance(value, set) else value for key, value in call.state.items()},
         }
         part = Part(media_type="application/json")
         ParseDict(told, part.data)
@@ -187,6 +187,16 @@ class Stage:
         from a2a_django.models import Agent
 
         await self.chunk("agents", Part(text=str(await Agent.objects.acount())))
+
+    # --- words: extensions
+
+    async def do_activate(self, uri):
+        self.context.call_context.state.setdefault("a2a_activated_extensions", set()).add(uri)
+
+    async def do_activated(self, argument):
+        """`activated:<uri>,<uri>` in place of what was there, as a list; `activated:5` is nonsense."""
+        value = argument.split(",") if "," in argument else int(argument) if argument.isdigit() else argument
+        self.context.call_context.state["a2a_activated_extensions"] = value
 
     # --- words: time
 

@@ -1,5 +1,6 @@
 """What staff type in about an agent, checked before it can make a card that clients refuse."""
 
+import re
 from typing import Any
 
 from django import forms
@@ -12,6 +13,7 @@ from a2a_django.settings import a2a_settings
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
 _LINES = "One per line."
+_LISTABLE = re.compile(r"[!-+\--~]+")  # visible ASCII but for the comma
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -91,6 +93,13 @@ class ExtensionForm(forms.ModelForm):  # type: ignore[type-arg]
     """One protocol extension of an agent."""
 
     params = fields.StrictJSONField(required=False, widget=forms.Textarea(attrs={"rows": 2, "cols": 30}))
+
+    def clean_uri(self) -> str:
+        """An URI that callers can name among others in a header."""
+        uri: str = self.cleaned_data["uri"]
+        if not _LISTABLE.fullmatch(uri):
+            raise ValidationError("No caller can ask for it: a URI has no spaces, no commas and ASCII letters only.")
+        return uri
 
 
 class InterfaceForm(forms.ModelForm):  # type: ignore[type-arg]

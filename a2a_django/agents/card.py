@@ -1,11 +1,12 @@
 """An Agent row as the AgentCard that a viewer gets: bytes and ETag (A2A 4.4, 8)."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from a2a.types import AgentCard
+from a2a.types import AgentCard, SecurityScheme
 from django.conf import settings
 from rest_framework.authentication import (
     BaseAuthentication,
@@ -57,6 +58,22 @@ def extended(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard | None:
     if not agent.skills.exclude(visibility=Visibility.PUBLIC).exists():
         return None
     return _card(agent, urls, tenant, agent.skills.all())
+
+
+def challenges(agent: Agent | None) -> list[str]:
+    """The names in WWW-Authenticate of the security schemes that the card declares (A2A 3.3.2, 7.4)."""
+    schemes = (agent.security_schemes if agent else {}) or _schemes_of_authenticators()
+    names = (_challenge(name, codec.parse(scheme, SecurityScheme)) for name, scheme in schemes.items())
+    return [re.sub(r"[^A-Za-z0-9._~+-]", "-", name) for name in dict.fromkeys(names)]
+
+
+def _challenge(name: str, scheme: SecurityScheme) -> str:
+    match scheme.WhichOneof("scheme"):
+        case "http_auth_security_scheme":
+            return scheme.http_auth_security_scheme.scheme
+        case "oauth2_security_scheme" | "open_id_connect_security_scheme":
+            return "Bearer"
+    return name  # HTTP has none for keys in headers and cookies, nor for certificates
 
 
 def render(card: AgentCard) -> Rendered:

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries, snapshots
 from a2a_django.agents import claims, commits, connections, loop, registry
+from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
@@ -58,6 +59,7 @@ class _Run:
         self.blocking = registry.blocks(claim.executor)
         self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
         self.held = Held(self.writer.task_id, self.writer.lease)
+        self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
@@ -117,6 +119,7 @@ class _Run:
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts."""
+        self.writer.activated = self.activation.news()
         async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
             pause = 0.05
             while True:

@@ -6,10 +6,11 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
+from django.db import router
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
-from a2a_django.agents import claims
+from a2a_django.agents import activation, claims
 from a2a_django.models import Agent, Caller, Tenant
 from a2a_django.models.agent import AnonymousAccess
 from a2a_django.protocol import errors, versions
@@ -18,14 +19,24 @@ from a2a_django.statements import Select
 
 
 def agent(slug: str) -> Agent:
-    """The enabled agent called `slug`; NotFoundError."""
-    found = _AGENTS.objects(slug)
-    if not found:
+    """The enabled agent called `slug`, and what extensions it offers; NotFoundError."""
+    rows = _AGENTS.rows(slug)
+    if not rows:
         raise errors.NotFoundError("There is no such agent")
-    return found[0]
+    found = Agent.from_db(router.db_for_write(Agent), _COLUMNS, rows[0][:-2])
+    found.offers = {uri: required for *_, uri, required in rows if uri is not None}
+    return found
 
 
-_AGENTS = Select(Agent, lambda slug: Agent.objects.filter(slug=slug, enabled=True).order_by())
+_COLUMNS = [field.attname for field in Agent._meta.concrete_fields]
+_AGENTS = Select(  # a row for each extension, or one without
+    Agent,
+    lambda slug: (
+        Agent.objects.filter(slug=slug, enabled=True)
+        .order_by("extensions__required")
+        .values_list(*_COLUMNS, "extensions__uri", "extensions__required")
+    ),
+)
 
 
 def default_agent() -> Agent:
@@ -45,21 +56,25 @@ def version(request: Request, spoken: str | None) -> str:
 def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None = versions.CURRENT) -> Caller:
     """The caller of agent `found`, by a path or method of version `spoken`.
 
-    NotAuthenticated where that agent doesn't talk to anonymous callers.
+    NotAuthenticated where that agent doesn't talk to anonymous callers. Required extensions are every operation's:
+    A2A 3.3.4 exempts none, and any may be what they change.
     """
     user = request.user or AnonymousUser()
     if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
         raise NotAuthenticated
-    made = Caller(
-        agent=found,
-        user=user,
-        version=version(request, spoken),
-        extensions=versions.extensions([request.headers.get("A2A-Extensions", "")]),
-    )
+    asked = version(request, spoken)
+    made = Caller(agent=found, user=user, version=asked, extensions=_extensions(request, asked))
+    versions.require(made.extensions, found.offers)
     made.owner = str(user.pk) if made.authenticated else ""
     _enter(made, _agreed(tenant_slug, request.headers.get(a2a_settings.TENANT_HEADER, "")))
     _build_context(request, made)
     return made
+
+
+def _extensions(request: Request, asked: str) -> frozenset[str]:
+    """The extensions that the call asks for; callers of A2A 0.3 know another header (A2A 3.2.6)."""
+    names = ("A2A-Extensions", *(("X-A2A-Extensions",) if asked == versions.LEGACY else ()))
+    return versions.extensions(request.headers.get(name, "") for name in names)
 
 
 def within(made: Caller, tenant_slug: str) -> Caller:
@@ -97,7 +112,9 @@ def _build_context(request: Request, made: Caller) -> None:
         context = run(request, context) or context
     if resolve is not None:
         made.owner = resolve(context)
+    made.activated = activation.allowed(versions.activated(context.state), made.available, "A2A['CONTEXT_BUILDER']")
     made.state = {key: value for key, value in context.state.items() if _is_json(value)}
+    made.state.pop(versions.ACTIVATED, None)
 
 
 def _is_json(value: Any) -> bool:

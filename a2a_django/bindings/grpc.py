@@ -48,7 +48,8 @@ class Call(views.A2AView):
         self.request = self.initialize_request(ASGIRequest(_scope(self.context), BytesIO()))
         self.initial(self.request, **self.kwargs)
         agent = callers.agent(named[1]) if named[1] else callers.default_agent()
-        return callers.caller(self.request, agent, named[2] or "", self.version)
+        self.caller = callers.caller(self.request, agent, named[2] or "", self.version)
+        return self.caller
 
     def urls(self, caller: Caller) -> card.Urls:
         """Those of HTTP only if the settings tell them: a gRPC call doesn't come to the web's host."""
@@ -57,14 +58,19 @@ class Call(views.A2AView):
         return cards.urls(self.request, caller.agent, caller.tenant)
 
     async def begin(self) -> None:
-        """The place for initial metadata, which names the extensions that take part."""
+        """Tells in initial metadata which extensions take part (A2A 4.6)."""
+        if headers := self.extension_headers():
+            await self.context.send_initial_metadata(_metadata(headers))
 
     def shown(self, error: Exception) -> errors.A2AError:
         """`error` as the client may see it; what HTTP puts into headers goes into trailing metadata."""
         shown = views.as_a2a(error, "A gRPC call")
-        headers = self.error_headers(error, shown)
-        self.context.set_trailing_metadata(tuple((name.lower(), value) for name, value in headers.items()))
+        self.context.set_trailing_metadata(_metadata(self.error_headers(error, shown)))
         return shown
+
+
+def _metadata(headers: dict[str, str]) -> Metadata:
+    return tuple((name.lower(), value) for name, value in headers.items())
 
 
 class Calls(GrpcServerCallContextBuilder):

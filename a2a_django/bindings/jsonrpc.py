@@ -63,7 +63,7 @@ class JsonRpc(A2AView):
         self.id_text = codec.dumps(call["id"])
         self.method = method = METHODS.get(call["method"])
         spoken = method.version if method else None
-        caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "", spoken)
+        caller = self.caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "", spoken)
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})
         request = method.request(_params(call))

@@ -1,6 +1,7 @@
 """The operations as the a2a-sdk's RequestHandler, for the bindings that the SDK's own handlers serve (DESIGN 3)."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from a2a.server.context import ServerCallContext
@@ -136,12 +137,10 @@ async def _answer(
     call, ear = _call(context), Ear()
     try:
         outcome = await database.requests.run(_start, operation, params, call, ear)
-        text = outcome if isinstance(outcome, str) else await outcome()
-        answer = await _read(text, kind)
-        await call.begin()
-        return answer
-    except Exception as error:
-        raise _exactly(call.shown(error)) from None
+        with _shown(call):
+            answer = await _read(outcome if isinstance(outcome, str) else await outcome(), kind)
+            await call.begin()
+            return answer
     finally:
         ear.close()
 
@@ -153,22 +152,33 @@ async def _events(
     call, ear = _call(context), Ear()
     try:
         stream = await database.requests.run(_start, operation, params, call, ear)
-        await stream.first()
-        await call.begin()
-        async for items in stream.items():
-            for _, text in items:
-                yield _event(await _read(text, StreamResponse))
-    except Exception as error:
-        raise _exactly(call.shown(error)) from None
+        with _shown(call):
+            await stream.first()
+            await call.begin()
+            async for items in stream.items():
+                for _, text in items:
+                    yield _event(await _read(text, StreamResponse))
     finally:
         ear.close()
 
 
 def _start(operation: Operation[R], params: Any, call: Call, ear: Ear) -> R:
     """Authentication, checks and the operation, in one hop; the agent's part of the tenant ends here."""
-    caller = call.identify(params.tenant)
-    params.tenant = caller.tenant.slug if caller.tenant else ""
-    return operation(caller, wire.checked(params), ear)
+    with _shown(call):
+        caller = call.identify(params.tenant)
+        params.tenant = caller.tenant.slug if caller.tenant else ""
+        return operation(caller, wire.checked(params), ear)
+
+
+@contextmanager
+def _shown(call: Call) -> Iterator[None]:
+    """Errors as the client may see them, each the very class of the table, which is what the SDK's handlers know."""
+    try:
+        yield
+    except Exception as error:
+        shown = call.shown(error)
+        kind = errors.kind(shown)
+        raise (shown if type(shown) is kind else kind(shown.message, shown.data)) from None
 
 
 async def _read(text: str, kind: type[Proto]) -> Proto:
@@ -180,9 +190,3 @@ async def _read(text: str, kind: type[Proto]) -> Proto:
 def _event(response: StreamResponse) -> Event:
     event: Event = getattr(response, response.WhichOneof("payload") or "task")
     return event
-
-
-def _exactly(error: errors.A2AError) -> errors.A2AError:
-    """`error` as the very class of the table, which is what the SDK's handlers look for."""
-    kind = errors.kind(error)
-    return error if type(error) is kind else kind(error.message, error.data)

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
@@ -19,11 +20,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from a2a_django import accidents
+from a2a_django.agents import card
+from a2a_django.bindings import caller as callers
 from a2a_django.bindings import handover
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
+from a2a_django.models import Agent, Caller
 from a2a_django.operations import Stream
-from a2a_django.protocol import errors
+from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
@@ -32,6 +36,7 @@ Waiting = Callable[[], Awaitable[str]]
 Outcome = str | Waiting | Stream | HttpResponse
 
 JSON_TYPES = ("application/json", "application/a2a+json")
+UNREADABLE = SuspiciousOperation | BadRequest | MultiPartParserError | UnreadablePostError
 
 
 class Unread(BaseParser):
@@ -69,6 +74,7 @@ class A2AView(APIView):
     metadata_class = None
     throttle_scope = "a2a"
     ear: Ear
+    caller: Caller | None = None  # once it is known
 
     # --- what DRF asks for
 
@@ -97,10 +103,25 @@ class A2AView(APIView):
         """What the client is told besides: how to authenticate, when to come again."""
         headers = {}
         if isinstance(shown, errors.UnauthenticatedError):
-            headers["WWW-Authenticate"] = self.get_authenticate_header(self.request) or "Session"
+            headers["WWW-Authenticate"] = self._challenge()
         if wait := getattr(error, "wait", None):
             headers["Retry-After"] = str(math.ceil(wait))
         return headers
+
+    def _challenge(self) -> str:
+        """How callers may authenticate: what the authenticators say of the schemes that the card declares."""
+        declared = card.challenges(self._agent())
+        said = (each.authenticate_header(self.request) for each in self.get_authenticators())
+        known = {scheme.lower() for scheme in declared}
+        fitting = [header for header in said if header and header.split()[0].lower() in known]
+        return ", ".join(dict.fromkeys(fitting or declared))
+
+    def _agent(self) -> Agent | None:
+        """The agent in the path; authentication fails before it is looked for."""
+        try:
+            return self.caller.agent if self.caller else callers.agent(self.kwargs["agent"])
+        except (KeyError, errors.NotFoundError):
+            return None
 
     @property
     def default_response_headers(self) -> dict[str, str]:
@@ -191,7 +212,14 @@ class A2AView(APIView):
 
     def answer(self, text: str) -> HttpResponse:
         """The response to an operation that has brought forth `text`."""
-        return self._response(self.wrap(text), self.content_type)
+        response = self._response(self.wrap(text), self.content_type)
+        for name, value in self.extension_headers().items():
+            response[name] = value
+        return response
+
+    def extension_headers(self) -> dict[str, str]:
+        """The headers of an answer that name the extensions which take part (A2A 4.6)."""
+        return versions.tell(self.caller.activated, self.caller.version) if self.caller else {}
 
     def _response(self, text: str, content_type: str, status: int = 200) -> HttpResponse:
         return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
@@ -207,27 +235,15 @@ def as_a2a(error: Exception, what: str) -> errors.A2AError:
         return errors.NotFoundError()
     if isinstance(error, PermissionDenied):
         return errors.PermissionDeniedError()
-    if isinstance(error, SuspiciousOperation | UnreadablePostError):
+    if isinstance(error, RequestDataTooBig):  # Django's own limit, where an authenticator reads the body
+        return errors.PayloadTooLargeError()
+    if isinstance(error, UNREADABLE):
         return errors.InvalidRequestError("The request could not be read")
     log.error("%s failed: %s", what, accidents.place(error))
     return errors.InternalError()
 
 
-_BY_STATUS: dict[int, type[errors.A2AError]] = {
-    400: errors.InvalidRequestError,
-    401: errors.UnauthenticatedError,
-    403: errors.PermissionDeniedError,
-    404: errors.NotFoundError,
-    405: errors.MethodNotAllowedError,
-    413: errors.PayloadTooLargeError,
-    429: errors.TooManyRequestsError,
-    503: errors.UnavailableError,
-}
-
-
 def _of_drf(error: exceptions.APIException) -> errors.A2AError:
-    status = (
-        401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
-    )
-    fallback = errors.InvalidRequestError if 400 <= status < 500 else errors.InternalError
-    return _BY_STATUS.get(status, fallback)(str(error.detail))
+    anonymous = isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed)
+    text = str(error.detail) if isinstance(error.detail, str) else None  # else it is made for DRF's own renderers
+    return errors.of_status(401 if anonymous else error.status_code, text)

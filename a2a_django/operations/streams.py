@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 
-from a2a_django import snapshots
-from a2a_django.agents import card
+from a2a_django import database, snapshots
+from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
 from a2a_django.models import Caller, Task
 from a2a_django.models.event import Kind
@@ -22,7 +22,10 @@ from a2a_django.settings import a2a_settings
 
 @dataclass
 class Stream:
-    """A stream that may begin: no error came up. `turn_id` closes it when that turn has ended."""
+    """A stream that may begin: no error came up. `turn_id` closes it when that turn has ended.
+
+    `negotiating` is the caller of a turn that may activate extensions, which then have to be known before it begins.
+    """
 
     task_id: str
     ear: Ear
@@ -33,12 +36,28 @@ class Stream:
     resumed: bool = False
     over: bool = False  # with the opening: nothing follows
     ends: Collection[str] = TERMINAL
+    negotiating: Caller | None = None
     begun: tuple[Sequence[Item], bool] = ((), False)
 
     async def first(self) -> None:
         """Waits for something to send, for as long as a silent stream may be; raises what keeps it from beginning."""
-        if not self.opening and (self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)):
+        if self.negotiating is not None:
+            heard = await self._negotiate(self.negotiating)
+        elif self.opening:
+            return
+        else:
+            heard = self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)
+        if heard:
             self.begun = await self._look()
+
+    async def _negotiate(self, caller: Caller) -> bool:
+        """Whether the turn has begun to speak meanwhile: what it has activated by then is in `caller.activated`."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + a2a_settings.HEARTBEAT_SECONDS
+        while not await database.log.run(activation.learn, caller, self.turn_id or 0):
+            if not await self.ear.wait(max(ends - loop.time(), 0)):
+                return False
+        return True
 
     async def items(self) -> AsyncIterator[Sequence[Item]]:
         """What there is to send, in order, as it comes; an empty one when the stream was silent for a while."""
@@ -73,8 +92,16 @@ def send_streaming_message(caller: Caller, request: SendMessageRequest, ear: Ear
     _check_streaming(caller)
     accepted = accept(caller, request, ear)
     opening = f'{{"task":{accepted.opening}}}' if accepted.opening else ""
-    cursor, ends = accepted.cursor, _ends(caller)
-    return Stream(accepted.task_id, ear, cursor, accepted.turn_id, opening, accepted.history_length, ends=ends)
+    return Stream(
+        accepted.task_id,
+        ear,
+        accepted.cursor,
+        accepted.turn_id,
+        opening,
+        accepted.history_length,
+        ends=_ends(caller),
+        negotiating=caller if caller.available else None,
+    )
 
 
 def subscribe_to_task(

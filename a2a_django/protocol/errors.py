@@ -48,6 +48,7 @@ __all__ = [
     "VersionNotSupportedError",
     "invalid_params",
     "jsonrpc_error",
+    "of_status",
     "rendering",
     "rest_body",
     "restore",
@@ -137,6 +138,22 @@ TABLE: dict[type[A2AError], Rendering] = {
     UnavailableError: Rendering("UNAVAILABLE", 503, -32603, "UNAVAILABLE"),
 }
 _BY_NAME = {cls.__name__: cls for cls in TABLE}
+_BY_STATUS: dict[int, type[A2AError]] = {
+    400: InvalidRequestError,
+    401: UnauthenticatedError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    405: MethodNotAllowedError,
+    413: PayloadTooLargeError,
+    429: TooManyRequestsError,
+    503: UnavailableError,
+}
+
+
+def of_status(status: int, message: str | None = None) -> A2AError:
+    """The error for an HTTP `status` that others than we have chosen."""
+    fallback = InvalidRequestError if 400 <= status < 500 else InternalError
+    return _BY_STATUS.get(status, fallback)(message)
 
 
 def kind(error: A2AError) -> type[A2AError]:

@@ -278,6 +278,13 @@ def test_an_interface_of_this_sites_grpc_server_needs_none(admin_client, setting
     assert Agent.objects.get().interfaces.get().protocol_binding == "GRPC"
 
 
+@pytest.mark.parametrize("uri", ["https://a,https://b", "urn:a b", "urn:ü", "urn:a\nb"])
+def test_an_extension_is_one_that_callers_can_ask_for(admin_client, uri):
+    extension = {"extensions-0-uri": uri, "extensions-0-position": "0", "extensions-TOTAL_FORMS": "1"}
+    assert "No caller can ask for it" in faults(add(admin_client, **extension))["uri"]
+    assert not Agent.objects.exists()
+
+
 def test_an_agent_without_a_skill_is_saved_with_a_warning(admin_client):
     response = add(admin_client, **{"skills-TOTAL_FORMS": "0"})
     assert Agent.objects.count() == 1
