@@ -132,6 +132,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 
 A2A = {
     "BASE_URL": A2A_BASE_URL,
+    "GRPC_URL": env.str("A2A_GRPC_URL", default=""),
     "EXECUTION": env.str("A2A_EXECUTION", default="") or ("celery" if CELERY_BROKER_URL else "inprocess"),
     "STREAMING": env.bool("A2A_STREAMING", default=True),
 }

@@ -7,6 +7,7 @@ from django.conf import settings as site_settings
 from a2a_django.agents import dispatch
 from a2a_django.models import Task
 from tests import clients, executors
+from tests.clients_grpc import CLIENTS
 
 __all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "said", "server", "site"]
 
@@ -35,7 +36,7 @@ def site(server, transactional_db):
     server.settle()
 
 
-@pytest.fixture(params=sorted(clients.CLIENTS))
+@pytest.fixture(params=sorted(CLIENTS))
 def binding(request):
     """The name of a binding."""
     return request.param
@@ -48,7 +49,7 @@ def make_client(site, binding, make_agent, a2a):
 
     def make(executor="Script", **agent):
         made = make_agent(executor=f"tests.executors.{executor}", **agent)
-        return clients.CLIENTS[binding](site, made.slug)
+        return CLIENTS[binding](site, made.slug)
 
     return make
 

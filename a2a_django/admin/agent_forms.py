@@ -9,6 +9,7 @@ from django.core.validators import URLValidator
 
 from a2a_django.admin import fields
 from a2a_django.models.agent import text_plain
+from a2a_django.settings import a2a_settings
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
 _LINES = "One per line."
@@ -108,7 +109,8 @@ class InterfaceForm(forms.ModelForm):  # type: ignore[type-arg]
         """An URL where ours can't be meant, and one that clients of the binding can call."""
         data = super().clean() or self.cleaned_data
         binding, url = data.get("protocol_binding"), data.get("url")
-        if binding and binding not in OUR_BINDINGS and not url and "url" not in self.errors:
+        ours = (*OUR_BINDINGS, "GRPC") if a2a_settings.GRPC_URL else OUR_BINDINGS
+        if binding and binding not in ours and not url and "url" not in self.errors:
             self.add_error("url", f"This site does not serve {binding}: give its URL.")
         if binding in OUR_BINDINGS and url:
             self._check_url(url)

@@ -27,6 +27,7 @@ class Urls:
 
     jsonrpc: str = ""
     http_json: str = ""
+    grpc: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,21 @@ def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -
 
 
 def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str]]:
-    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json}
+    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json, "GRPC": urls.grpc}
     chosen = [
-        (item.protocol_binding, item.url or own.get(item.protocol_binding, ""), item.protocol_version, item.tenant)
+        (
+            item.protocol_binding,
+            item.url or own.get(item.protocol_binding, ""),
+            item.protocol_version,
+            item.tenant or ("" if item.url else _named(item.protocol_binding, item.protocol_version, agent, tenant)),
+        )
         for item in agent.interfaces.all()
-    ] or [(binding, url, version, tenant) for version in versions.supported() for binding, url in own.items()]
+    ] or [
+        (binding, url, version, _named(binding, version, agent, tenant))
+        for version in versions.supported()
+        for binding, url in own.items()
+        if (binding, version) != ("GRPC", versions.LEGACY) or (agent.is_default and not tenant)
+    ]
     for binding, url, version, interface_tenant in chosen:
         if url:
             spoken = versions.major_minor(version)
@@ -131,6 +142,16 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
             place = f"{url}/{interface_tenant}" if by_url else url
             interface = {"url": place, "protocolBinding": binding, "protocolVersion": spoken}
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
+
+
+def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
+    """The tenant that clients send. All agents have one gRPC address, so there it names the agent, too.
+
+    In A2A 0.3 requests name no tenant: over gRPC they reach the default agent.
+    """
+    if binding != "GRPC":
+        return tenant
+    return f"{agent.slug}/{tenant}".rstrip("/") if version != versions.LEGACY else ""
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

@@ -37,6 +37,14 @@ _AGENTS = Select(  # a row for each extension, or one without
 )
 
 
+def default_agent() -> Agent:
+    """The enabled agent that stands for the whole site; NotFoundError."""
+    found = Agent.objects.filter(is_default=True, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("This site has no default agent; name one of its agents")
+    return found
+
+
 def version(request: Request, spoken: str | None) -> str:
     """The version that the call asks for by header or query (A2A 3.6.1); VersionNotSupportedError."""
     asked = request.headers.get("A2A-Version") or request.query_params.get("A2A-Version")

@@ -37,7 +37,7 @@ class AgentCardView(A2AView):
         return [permission() for permission in a2a_settings.load("CARD_PERMISSION_CLASSES")]
 
     def handle(self) -> Outcome:
-        found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else _default_agent()
+        found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else callers.default_agent()
         rendered = card.render(card.public(found, urls(self.request, found)))
         response = HttpResponse(rendered.body, content_type="application/json")
         response["ETag"] = rendered.etag
@@ -68,18 +68,13 @@ def _tell_of_old_clients() -> None:
     log.warning("A client asked for agent.json, which A2A 0.3 has moved to agent-card.json; it is told only once.")
 
 
-def _default_agent() -> Agent:
-    found = Agent.objects.filter(is_default=True, enabled=True).first()
-    if found is None:
-        raise errors.NotFoundError("This site has no default agent; each agent's card is below its own URL")
-    return found
-
-
 def urls(request: Request, agent: Agent) -> card.Urls:
     """The agent's URLs as clients reach them: A2A["BASE_URL"], else the request's host as Django trusts it."""
     url = absolute(request, reverse("a2a_django:agent", kwargs={"agent": agent.slug}))
     return card.Urls(
-        jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "", http_json=url if a2a_settings.ENABLE_HTTP_JSON else ""
+        jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "",
+        http_json=url if a2a_settings.ENABLE_HTTP_JSON else "",
+        grpc=a2a_settings.GRPC_URL,
     )
 
 

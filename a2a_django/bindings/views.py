@@ -98,15 +98,22 @@ class A2AView(APIView):
         return self._show_exception
 
     def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-        shown = _as_a2a(error, self)
+        shown = as_a2a(error, type(self).__name__)
         response = self._response(self.error_text(shown), "application/json", self.error_status(shown))
-        if isinstance(shown, errors.UnauthenticatedError):
-            response["WWW-Authenticate"] = self._challenge()
+        for name, value in self.error_headers(error, shown).items():
+            response[name] = value
         if isinstance(shown, errors.MethodNotAllowedError):
             response["Allow"] = ", ".join(self.allowed_methods)
-        if wait := getattr(error, "wait", None):
-            response["Retry-After"] = str(math.ceil(wait))
         return response
+
+    def error_headers(self, error: Exception, shown: errors.A2AError) -> dict[str, str]:
+        """What the client is told besides: how to authenticate, when to come again."""
+        headers = {}
+        if isinstance(shown, errors.UnauthenticatedError):
+            headers["WWW-Authenticate"] = self._challenge()
+        if wait := getattr(error, "wait", None):
+            headers["Retry-After"] = str(math.ceil(wait))
+        return headers
 
     def _challenge(self) -> str:
         """How callers may authenticate: what the authenticators say of the schemes that the card declares."""
@@ -226,8 +233,8 @@ class A2AView(APIView):
         return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _as_a2a(error: Exception, view: A2AView) -> errors.A2AError:
-    """`error` as one that the client may see; of an unexpected one it sees nothing."""
+def as_a2a(error: Exception, what: str) -> errors.A2AError:
+    """`error` as one that the client may see; of an unexpected one it sees nothing, and the log where `what` failed."""
     if isinstance(error, errors.A2AError):
         return error
     if isinstance(error, exceptions.APIException):
@@ -240,7 +247,7 @@ def _as_a2a(error: Exception, view: A2AView) -> errors.A2AError:
         return errors.PayloadTooLargeError()
     if isinstance(error, UNREADABLE):
         return errors.InvalidRequestError("The request could not be read")
-    log.error("%s failed: %s", type(view).__name__, accidents.place(error))
+    log.error("%s failed: %s", what, accidents.place(error))
     return errors.InternalError()
 
 

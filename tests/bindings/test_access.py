@@ -5,7 +5,8 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 
 from a2a_django.models import Task, Turn
-from tests.clients import CLIENTS, Error, message, state
+from tests.clients import Error, message, state
+from tests.clients_grpc import CLIENTS, over_http
 
 URL = "https://hooks.example.com/a2a"
 
@@ -29,7 +30,7 @@ OTHERS = {
 }
 
 
-@pytest.fixture(params=sorted(ON_A_TASK))
+@pytest.fixture(params=[*sorted(ON_A_TASK.keys() - {"resume"}), *over_http("resume")])
 def operate(request):
     """operate(client, task_id): one of the operations on a task."""
     return ON_A_TASK[request.param]
@@ -156,6 +157,7 @@ PLACES = [("path", "acme"), ("header", "acme"), ("query", ["acme"]), ("body", "a
 OTHER = [("path", "globex"), ("header", "globex"), ("header", "acme,globex"), ("query", ["globex"]), ("body", "globex")]
 
 
+@pytest.mark.http
 @pytest.mark.parametrize(("first", "second"), [(a, b) for a in PLACES for b in OTHER if a[0] != b[0]])
 def test_two_tenants_in_one_call_are_refused(sent_within, first, second):
     """CASES 40: body, path, header and query must agree."""
@@ -164,6 +166,7 @@ def test_two_tenants_in_one_call_are_refused(sent_within, first, second):
     assert not Task.objects.exists()
 
 
+@pytest.mark.http
 @pytest.mark.parametrize(
     "places", [PLACES[:1], PLACES[1:2], PLACES[2:3], PLACES[3:], PLACES, [("header", "acme, acme")]]
 )
@@ -172,6 +175,7 @@ def test_a_tenant_may_be_named_anywhere_and_again(sent_within, places):
     assert Task.objects.get().tenant.slug == "acme"
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("slug", ["a%00b", "%ED%A0%80", "acme%00"])
 @pytest.mark.parametrize("place", ["query", "header"])
 def test_a_tenant_that_no_database_could_look_for(sent_within, place, slug):
@@ -275,7 +279,11 @@ def test_no_or_wrong_credentials(closed, credentials):
 
 
 @pytest.mark.parametrize(
-    "value", ["Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense", "Basic \xff"]
+    "value",
+    [
+        *("Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense"),
+        *over_http("Basic \xff"),
+    ],
 )
 def test_nonsense_for_credentials(closed, value):
     error = refusal(closed.with_headers(Authorization=value).send)
@@ -297,6 +305,7 @@ def session_cookie():
     return session.session_key
 
 
+@pytest.mark.http
 def test_a_session_without_csrf_token_is_refused(closed):
     """CASES 7: else any page could use the agents in its visitors' name."""
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}", Origin="https://evil.test")
@@ -306,6 +315,7 @@ def test_a_session_without_csrf_token_is_refused(closed):
     assert not Task.objects.exists()
 
 
+@pytest.mark.http
 def test_a_session_with_csrf_token_is_fine(closed):
     token = "a" * 32
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}; csrftoken={token}", X_CSRFToken=token)
@@ -316,6 +326,7 @@ def test_a_session_with_csrf_token_is_fine(closed):
         assert refusal(client.with_headers(X_CSRFToken=wrong).send).status == 403
 
 
+@pytest.mark.http
 def test_a_form_carries_no_csrf_token_in(closed):
     """A form of another site can be sent without a preflight."""
     token = "a" * 32

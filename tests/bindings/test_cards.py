@@ -197,6 +197,7 @@ def refused(call):
     return error.value
 
 
+@pytest.mark.http
 def test_the_extended_card_has_more_skills(extended):
     card = extended.as_("alice").extended_card()
 
@@ -206,6 +207,7 @@ def test_the_extended_card_has_more_skills(extended):
     assert public["capabilities"]["extendedAgentCard"] is True
 
 
+@pytest.mark.http
 def test_the_extended_card_is_kept_by_no_cache(extended):
     alice = extended.as_("alice")
     call = (
@@ -236,6 +238,7 @@ def test_an_extended_card_that_has_nothing_to_show(client, make_user):
     assert refused(client.as_("alice").extended_card).reason == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
 
 
+@pytest.mark.http
 def test_the_extended_card_of_a_tenant(extended, make_tenant):
     make_tenant("acme")
     card = extended.as_("alice").within("acme").extended_card()

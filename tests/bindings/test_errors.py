@@ -34,10 +34,9 @@ def refusal(call):
 
 def assert_row(client, error, reason):
     http, name, code, rpc_http = ROWS[reason]
-    assert (error.reason, error.status, error.code) == (
-        (reason, http, name) if client.binding == "rest" else (reason, rpc_http, code)
-    )
-    assert error.response.headers["content-type"] == "application/json"
+    rows = {"rest": (http, name), "jsonrpc": (rpc_http, code), "grpc": (error.status, name)}
+    assert (error.reason, error.status, error.code) == (reason, *rows[client.binding])
+    assert client.binding == "grpc" or error.response.headers["content-type"] == "application/json"
     assert b"hunter2" not in error.response.body
 
 
@@ -154,6 +153,7 @@ def test_an_exception_in_the_store(client, a2a, name, number, caplog):
         assert not Task.objects.exists()
 
 
+@pytest.mark.http
 def test_an_accident_within_a_stream_is_one_error_event(client, gate, caplog):
     """CASES 66; issue 3.2: one `event: error`, then the end, and the log says where it was."""
     stream = client.stream("task wait:a")
@@ -216,6 +216,7 @@ def middleware(settings, client):
     return use
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("debug", [False, True])
 def test_a_forged_host(client, settings, debug):
     """CASES 6: Django refuses it in a middleware, with a page."""
@@ -253,6 +254,7 @@ def raises(get_response):
     return middleware
 
 
+@pytest.mark.http
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
@@ -276,22 +278,26 @@ def test_a_page_that_a_middleware_answers_with(middleware, status, reason):
         assert "etag" not in error.response.headers
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("status", [200, 204, 302])
 def test_answers_that_are_no_errors_are_a_middlewares_own(middleware, status):
     client = middleware(answers).with_headers(X_Answer=str(status))
     assert SECRET.encode() in client.post_raw(b"{}").body
 
 
+@pytest.mark.http
 def test_json_that_a_middleware_answers_with_is_its_own(middleware):
     assert middleware(answers_in_json).post_raw(b"{}").json() == {"our": "own"}
 
 
+@pytest.mark.http
 def test_an_accident_in_a_middleware(middleware):
     error = refusal(middleware(raises).send)
     assert (error.reason, error.status) == ("INTERNAL_ERROR", 500)
     assert b"hunter2" not in error.response.body
 
 
+@pytest.mark.http
 def test_pages_of_the_rest_of_the_site_stay_pages(client, middleware):
     """Also where a path looks like one of ours."""
     for path in ("/no-such-page", "/no/a2a/test/tasks"):
@@ -312,6 +318,7 @@ def test_there_is_no_page_below_our_path(site, make_agent, method, path):
         assert json.loads(response.body)["error"]["details"][0]["reason"] == "NOT_FOUND"
 
 
+@pytest.mark.http
 def test_without_with_streaming_errors_of_views_are_the_same(server, client):
     client.site = Site(server, served="asgi-bare")
     for call in (lambda: client.send(message(parts=[])), lambda: client.get("x")):

@@ -7,6 +7,8 @@ import pytest
 from a2a_django.models import Task
 from tests.clients import Error, Rest, message, state
 
+pytestmark = pytest.mark.http
+
 STATUS = {  # reason: (HTTP status of REST, google.rpc.Code, JSON-RPC code, its HTTP status)
     "TASK_NOT_FOUND": (404, "NOT_FOUND", -32001, 200),
     "TASK_NOT_CANCELABLE": (400, "FAILED_PRECONDITION", -32002, 200),

@@ -91,6 +91,7 @@ def ended(client, task_id):
     return task
 
 
+@pytest.mark.http
 def test_json_goes_out_as_raw_utf_8(make_client):
     client = make_client("Dump")
     response = client.post_raw(client.send_body({"message": rich()}))
@@ -131,6 +132,7 @@ def test_a_list_since_a_time_has_what_is_of_that_time(client, after, number):
     assert client.list(statusTimestampAfter=after)["totalSize"] == number
 
 
+@pytest.mark.http
 def test_an_offset_whose_plus_came_as_a_space_is_explained(client):
     with pytest.raises(Error) as error:
         client.list(statusTimestampAfter="2026-01-31T12:00:00 01:00")
@@ -141,6 +143,7 @@ def test_an_offset_whose_plus_came_as_a_space_is_explained(client):
 # --- what is refused
 
 
+@pytest.mark.http
 def test_everything_that_is_wrong_is_named_at_once(client):
     """CASES 16, 18, 22 to 24: with the values that are allowed."""
     request = {
@@ -174,6 +177,7 @@ def test_everything_that_is_wrong_is_named_at_once(client):
     assert "text, raw, url, data" in wrong["message.parts[0]"]
 
 
+@pytest.mark.http
 def test_a_hostile_body_is_answered_shortly(client):
     raw = client.send_body(
         {"message": message(parts=[{}] * 100_000), "configuration": {"acceptedOutputModes": [1] * 9}}
@@ -199,6 +203,7 @@ def test_a_charset_changes_nothing(client, charset):
     assert client.list(contextId="%41")["totalSize"] == 0
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", ["9" * 5000, "²", "1\0", "-1", "1.0", "1e1", " ", "\xd9\xa3", "é"])
 def test_a_last_event_id_that_is_none(client, last):
     task = client.task("task input:what?")
@@ -207,6 +212,7 @@ def test_a_last_event_id_that_is_none(client, last):
     assert (error.value.reason, error.value.fields) == ("INVALID_PARAMS", ["Last-Event-ID"])
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("header", ["urn:a\0b", "urn:é", "\x01", ",,", "x" * 5000])
 def test_a_header_that_is_stored_is_the_same_on_every_database(client, header):
     """CASES 18."""

@@ -10,6 +10,8 @@ from django.http import HttpResponse, StreamingHttpResponse
 from a2a_django.models import Task, Turn
 from tests.clients import Error, Site, kinds, message, state
 
+pytestmark = pytest.mark.http
+
 
 def marks(get_response):
     """Leaves a header and a cookie on every response."""

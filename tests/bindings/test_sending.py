@@ -7,6 +7,7 @@ import pytest
 
 from a2a_django.models import Message, Task, Turn
 from tests.clients import Error, artifact, message, state, words
+from tests.clients_grpc import over_http
 from tests.executors import SECRET
 
 
@@ -427,24 +428,26 @@ def refused(client, request):
     [
         ({"parts": []}, "message.parts"),
         ({"parts": None}, "message.parts"),
-        ({"parts": [None]}, "message.parts[0]"),
         ({"parts": [{}]}, "message.parts[0]"),
-        ({"parts": [{"text": "a", "url": "https://u"}]}, "message.parts[0]"),
-        ({"parts": [{"text": "a"}, {"raw": 5}]}, "message.parts[1].raw"),
-        ({"parts": [{"raw": "!!!"}]}, "message.parts[0].raw"),
-        ({"parts": {"text": "a"}}, "message.parts"),
-        ({"parts": [{"text": 5}]}, "message.parts[0].text"),
         ({"messageId": None}, "message.messageId"),
         ({"messageId": ""}, "message.messageId"),
-        ({"messageId": 5}, "message.messageId"),
         ({"messageId": "x" * 257}, "message.messageId"),
         ({"contextId": "x" * 257}, "message.contextId"),
         ({"role": None}, "message.role"),
-        ({"role": "user"}, "message.role"),
         ({"role": 99}, "message.role"),
         ({"role": "ROLE_UNSPECIFIED"}, "message.role"),
-        ({"metadata": []}, "message.metadata"),
-        ({"extensions": "urn:x"}, "message.extensions"),
+        *over_http(
+            ({"parts": [None]}, "message.parts[0]"),
+            ({"parts": [{"text": "a", "url": "https://u"}]}, "message.parts[0]"),
+            ({"parts": [{"text": "a"}, {"raw": 5}]}, "message.parts[1].raw"),
+            ({"parts": [{"raw": "!!!"}]}, "message.parts[0].raw"),
+            ({"parts": {"text": "a"}}, "message.parts"),
+            ({"parts": [{"text": 5}]}, "message.parts[0].text"),
+            ({"messageId": 5}, "message.messageId"),
+            ({"role": "user"}, "message.role"),
+            ({"metadata": []}, "message.metadata"),
+            ({"extensions": "urn:x"}, "message.extensions"),
+        ),
     ],
 )
 def test_a_bad_message_is_refused_naming_the_field(client, fields, at_fault):
@@ -454,6 +457,7 @@ def test_a_bad_message_is_refused_naming_the_field(client, fields, at_fault):
     assert (error.reason, error.fields) == ("INVALID_PARAMS", [at_fault])
 
 
+@pytest.mark.http
 def test_all_faults_are_named_at_once(client):
     error = refused(client, {"message": {"parts": [{}], "contextId": 1}, "configuration": {"returnImmediately": "yes"}})
 
@@ -466,12 +470,13 @@ def test_all_faults_are_named_at_once(client):
     }
 
 
-@pytest.mark.parametrize("request_", [{}, {"message": None}, {"message": []}, {"message": "hi"}])
+@pytest.mark.parametrize("request_", [{}, {"message": None}, *over_http({"message": []}, {"message": "hi"})])
 def test_a_request_without_a_message_is_refused(client, request_):
     error = refused(client, request_)
     assert (error.reason, error.fields) == ("INVALID_PARAMS", ["message"])
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999"])
 def test_numbers_that_are_none_are_refused(client, number):
     """CASES 16."""
@@ -480,6 +485,7 @@ def test_numbers_that_are_none_are_refused(client, number):
     assert error.reason == "INVALID_PARAMS"
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("text", ["a\\u0000b", "\\ud800", "\\udc00\\ud800"])
 def test_text_that_no_database_holds_is_refused(client, text):
     """CASES 18."""
@@ -495,6 +501,7 @@ def test_surrogate_pairs_and_escaped_backslashes_are_text(make_client):
     assert artifact(task) == "\N{GRINNING FACE} \\u0000"
 
 
+@pytest.mark.http
 def test_too_deep_json_is_refused(client):
     deep = b"[" * 100_000 + b"]" * 100_000
     error = refused(client, b'{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"data":' + deep + b"}]}}")
@@ -530,6 +537,7 @@ def test_null_is_unset(client):
     assert task["contextId"]
 
 
+@pytest.mark.http
 def test_unknown_fields_are_ignored_and_enums_may_be_numbers(client):
     """CASES 22."""
     said = message("task completed", foo=1, role=1) | {"parts": [{"text": "task completed", "foo": {"bar": 1}}]}
