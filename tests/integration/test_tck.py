@@ -12,7 +12,8 @@ from django.core.management import call_command
 from a2a_django.agents import registry
 from a2a_django.models import Agent
 from example_project.tck import rows
-from tests.clients import CLIENTS, artifact, kinds, message, state
+from tests.clients import artifact, kinds, message, state
+from tests.clients_grpc import CLIENTS
 
 ASKED = "from django.conf import settings; print('example_project.tck' in settings.INSTALLED_APPS)"
 
