@@ -13,6 +13,7 @@ import {
   RestTransportFactory,
   createAuthenticatingFetchWithRetry,
 } from "@a2a-js/sdk/client";
+import { GrpcTransportFactory } from "@a2a-js/sdk/client/grpc";
 
 const told = {
   here: process.env.A2A_HERE, // two web processes of one site; they may be the same
@@ -29,7 +30,8 @@ const scenario = (name, play) => scenarios.set(name, play);
 /** A client made from the agent's card, by the binding and version that were asked for. */
 async function connect(agent = "script", { at = told.here, fetchImpl } = {}) {
   const legacyCompat = { enabled: true };
-  const transports = [JsonRpcTransportFactory, RestTransportFactory].map((F) => new F({ legacyCompat, fetchImpl }));
+  const factories = [JsonRpcTransportFactory, RestTransportFactory, GrpcTransportFactory];
+  const transports = factories.map((Factory) => new Factory({ legacyCompat, fetchImpl }));
   const cardResolver = new DefaultAgentCardResolver({ legacyCompat, fetchImpl });
   const factory = new ClientFactory(ClientFactoryOptions.createFrom({ transports }, { cardResolver }));
   const card = await cardResolver.resolve(`${at}/a2a/${agent}/`);
@@ -93,7 +95,8 @@ scenario("card", async () => {
   const own = await new DefaultAgentCardResolver().resolve(`${told.here}/a2a/echo/`);
   assert.deepEqual(site, own, "the default agent's card stands at the site's root too");
   assert.equal(site.name, "Echo");
-  assert.deepEqual(new Set(site.supportedInterfaces.map((one) => one.url)), new Set([`${told.here}/a2a/echo`]));
+  const http = site.supportedInterfaces.filter((one) => one.protocolBinding !== "GRPC");
+  assert.deepEqual(new Set(http.map((one) => one.url)), new Set([`${told.here}/a2a/echo`]));
 });
 
 scenario("blocking send, and get", async () => {
@@ -203,8 +206,9 @@ scenario("errors", async () => {
   await refused(() => client.sendMessage(words("complete", { task: id })), "UnsupportedOperationError");
   await refused(() => all(client.sendMessageStream(words("complete", { task: id }))), "UnsupportedOperationError");
   await refused(() => all(client.resubscribeTask(nobodys)), "TaskNotFoundError");
-  const mismatch = await client.sendMessage(words("work; ask What?"));
-  await refused(() => client.sendMessage(words("complete", { task: mismatch.id, context: "another" })), "RequestMalformedError");
+  const asked = await client.sendMessage(words("work; ask What?"));
+  const elsewhere = words("complete", { task: asked.id, context: "another" });
+  await refused(() => client.sendMessage(elsewhere), "RequestMalformedError");
 });
 
 scenario("an executor that raises", async () => {
@@ -220,16 +224,17 @@ scenario("an executor that raises", async () => {
 
 scenario("credentials", async () => {
   const anonymous = await connect("private");
-  await assert.rejects(() => anonymous.sendMessage(words("work; complete")), /401|[Aa]uthentication/);
+  await assert.rejects(() => anonymous.sendMessage(words("work; complete")), /401|[Aa]uthentication|UNAUTHENTICATED/);
   const headers = { Authorization: `Basic ${btoa("ann:secret")}` };
-  const handler = { headers: async () => ({}), shouldRetryWithHeaders: async (_, answer) => (answer.status === 401 ? headers : undefined) };
-  const fetchImpl = createAuthenticatingFetchWithRetry(fetch, handler);
+  const shouldRetryWithHeaders = async (_, { status }) => (status === 401 ? headers : undefined);
+  const fetchImpl = createAuthenticatingFetchWithRetry(fetch, { headers: async () => ({}), shouldRetryWithHeaders });
   const ann = await connect("private", { fetchImpl });
-  const task = await ann.sendMessage(words("work; chunks 1; complete"));
+  const options = told.binding === "GRPC" ? { serviceParameters: headers } : undefined;
+  const task = await ann.sendMessage(words("work; chunks 1; complete"), options);
   assert.equal(stateOf(task), "COMPLETED");
   if (told.version === "1.0") {
     const page = { tenant: "", contextId: task.contextId, status: 0, pageSize: 10, pageToken: "", includeArtifacts: true };
-    assert.deepEqual((await ann.listTasks(page)).tasks.map((one) => one.id), [task.id]);
+    assert.deepEqual((await ann.listTasks(page, options)).tasks.map((one) => one.id), [task.id]);
   }
 });
 
