@@ -1,6 +1,8 @@
 """Imports point one way only, and stand at the top of the module (DESIGN 3)."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,9 @@ def test_a_wrong_import_is_found(tmp_path, file, source, wrong):
     found = list(wrong_imports(tmp_path / "a2a_django"))
     assert len(found) == wrong
     assert all(line.startswith(file) for line in found)
+
+
+def test_routing_is_imported_before_django_is_set_up():
+    """As in every asgi.py: `with_streaming(get_asgi_application())` comes below the import."""
+    code = "import a2a_django.routing; from django.apps import apps; assert not apps.ready"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
