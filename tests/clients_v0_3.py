@@ -117,7 +117,9 @@ class LegacyRest(Rest):
         return self.event(data) if response.status == 200 else self.error(response, data)
 
     def error(self, response, data):
-        assert (data.pop("type", None), data.pop("message", None)) != (None, None)
+        assert data.pop("type")
+        assert data.pop("code") < 0
+        assert data.pop("message") == data["error"]["message"]
         return super().error(response, data)
 
     @staticmethod

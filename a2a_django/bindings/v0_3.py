@@ -24,8 +24,9 @@ class LegacyView(RestView):
     content_type = "application/json"
 
     def error_text(self, error: errors.A2AError) -> str:
-        """The error as in 1.0, and as clients of 0.3 read it."""
-        legacy = {"type": errors.kind(error).__name__, "message": error.message}
+        """The error as in 1.0, and as clients of 0.3 read it: the Python SDK by type, the JavaScript SDK by code."""
+        code, kind = errors.rendering(error).jsonrpc, errors.kind(error).__name__
+        legacy = {"code": code, "type": kind, "message": error.message}
         return codec.dumps(errors.rest_body(error) | legacy)
 
 

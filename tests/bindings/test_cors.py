@@ -5,6 +5,8 @@ import pytest
 from a2a_django.models import Task
 from tests.clients import kinds, message
 
+pytestmark = pytest.mark.http
+
 ORIGIN = {"Origin": "https://app.example.com"}
 NEEDED = "a2a-version,a2a-extensions,authorization,content-type,last-event-id,x-a2a-tenant"
 CARD = "/a2a/test/.well-known/agent-card.json"

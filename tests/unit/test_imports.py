@@ -1,6 +1,7 @@
 """Imports point one way only, and stand at the top of the module (DESIGN 3)."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -96,7 +97,9 @@ def test_a_wrong_import_is_found(tmp_path, file, source, wrong):
     assert all(line.startswith(file) for line in found)
 
 
-def test_routing_is_imported_before_django_is_set_up():
-    """As in every asgi.py: `with_streaming(get_asgi_application())` comes below the import."""
-    code = "import a2a_django.routing; from django.apps import apps; assert not apps.ready"
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+def test_asgi_py_is_imported_before_django_is_set_up():
+    """As in the README: `with_streaming` stands among the imports, `get_asgi_application()` is called after them."""
+    settings = {"DJANGO_SETTINGS_MODULE": "example_project.settings"}
+    command = [sys.executable, "-c", "import example_project.asgi"]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
