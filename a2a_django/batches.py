@@ -61,13 +61,15 @@ class End:
     """How a turn ends; `error` is for staff.
 
     `answer` is an error for the caller of a turn that has not spoken of its task: that stays hidden then, and the
-    entries that come with it are for a task that a waiting call has made visible meanwhile.
+    entries that come with it are for a task that a waiting call has made visible meanwhile. `absorbed` are later turns
+    of the task, which it has made part of itself and which end with it.
     """
 
     turn_id: int
     failed: bool = False
     error: str = ""
     answer: dict[str, Any] | None = None
+    absorbed: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)

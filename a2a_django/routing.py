@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
+from urllib.parse import quote
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
@@ -15,6 +16,7 @@ from a2a_django.bindings import refusals
 from a2a_django.bindings.handover import Handover, Receive, Send
 from a2a_django.settings import a2a_settings
 
+_ASCII = bytes(range(0x21, 0x7F))  # Django answers other bytes in a query string with a page of its own
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
@@ -25,6 +27,7 @@ def with_streaming(application: Application) -> Application:
     async def with_follow_up(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or a2a_settings.PATH not in scope["path"]:
             return await application(scope, receive, send)
+        scope = {**scope, "query_string": quote(scope.get("query_string", b""), safe=_ASCII).encode()}
         handover = scope["a2a_django"] = Handover()
         await answer(scope, handover.listen(receive), handover.filter(send))
         if handover.follow_up is not None and not handover.left:

@@ -39,6 +39,11 @@ INSTALLED_APPS = [
     "example_project.support",
 ]
 
+# Adds the agent that the protocol's public conformance tools test.
+A2A_TCK = env.bool("A2A_TCK", default=False)
+if A2A_TCK:
+    INSTALLED_APPS.append("example_project.tck")
+
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -281,7 +281,7 @@ class Site:
             "path": self.root + path,
             "raw_path": (self.root + path).encode(),
             "root_path": self.root,
-            "query_string": query.encode(),
+            "query_string": query.encode(errors="surrogateescape"),
             "headers": [
                 (name.encode(), line.encode("latin-1"))
                 for name, value in given.items()

@@ -211,6 +211,7 @@ def make_agent():
             "name": "Test",
             "description": "An agent for tests.",
             "executor": "tests.executors.Echo",
+            "default_input_modes": ["*/*"],
             "anonymous_access": "shared",
             "streaming": True,
             "push_notifications": True,

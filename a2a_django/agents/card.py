@@ -136,7 +136,11 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
     ]
     for binding, url, version, interface_tenant in chosen:
         if url:
-            interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            spoken = versions.major_minor(version)
+            # Clients of 1.0 put the tenant in themselves (A2A 5.3), those of 0.3 know nothing but the URL.
+            by_url = interface_tenant and spoken == versions.LEGACY and url in (urls.jsonrpc, urls.http_json)
+            place = f"{url}/{interface_tenant}" if by_url else url
+            interface = {"url": place, "protocolBinding": binding, "protocolVersion": spoken}
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
 
 
@@ -147,7 +151,7 @@ def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
     """
     if binding != "GRPC":
         return tenant
-    return f"{agent.slug}/{tenant}".rstrip("/") if version != versions.LEGACY else ""
+    return f"{agent.slug}/{tenant}".rstrip("/") if versions.major_minor(version) != versions.LEGACY else ""
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec, versions
 from a2a_django.settings import a2a_settings
-from a2a_django.snapshots import Snapshot
 from a2a_django.statements import Select, Update
 
 
@@ -85,9 +84,11 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, activated, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, activated, key, message_id, body, executor, tenant)] = _ASKED.rows(
+            turn_id
+        )
         [task] = TASKS.objects(task_id)
-        if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
+        if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
             return None
     return Claim(
@@ -97,9 +98,14 @@ def claim(turn_id: int) -> Claim | None:
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context, activated),
         available=frozenset(context.get("available", ())),
-        current_task=current_task(snapshots.snapshot(task), asked) if task.visible else None,
+        current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
+
+
+def start(turn_id: int, sequence: int) -> bool:
+    """Notes that a queued turn runs here, from that event on; False if it isn't queued any more."""
+    return bool(_START.run(turn_id, sequence, worker(), timezone.now()))
 
 
 @cache
@@ -126,6 +132,7 @@ _ASKED = Select(
             "request",
             "context",
             "activated",
+            "message_id",
             "message__message_id",
             "message__body",
             "task__agent__executor",
@@ -167,18 +174,17 @@ def writer(task: Task, message_id: str, body: str) -> Writer:
     return Writer(task.pk, task.context_id, task.lease, opening=body, message_ids={message_id}, unfolded=[])
 
 
-def current_task(snapshot: Snapshot, request: SendMessageRequest | None = None) -> ProtoTask:
-    """The task as the executor finds it: its history ends before the message that it is handed."""
-    task = codec.read(snapshot.text(), ProtoTask)
-    if request is not None and task.history and task.history[-1].message_id == request.message.message_id:
-        del task.history[-1]
-    return task
+def current_task(task: Task, *, before: int | None = None) -> ProtoTask:
+    """The task as its executor finds it: before the message (a key) that it is handed, and those that wait."""
+    return codec.read(snapshots.snapshot(task, before=before).text(), ProtoTask)
 
 
 def related_tasks(task: Task, request: SendMessageRequest) -> list[ProtoTask]:
-    """The tasks that the message refers to, as far as they are the same caller's."""
-    ids = list(request.message.reference_task_ids)
+    """The tasks that the message refers to, in its order, as far as they are the same caller's."""
+    ids = list(dict.fromkeys(request.message.reference_task_ids))[:100]
     if not ids:
         return []
     same = Task.objects.filter(agent=task.agent_id, tenant=task.tenant_id, owner=task.owner, visible=True)
-    return [codec.read(item.text(), ProtoTask) for item in snapshots.snapshots(list(same.filter(pk__in=ids[:100])))]
+    found = snapshots.snapshots(list(same.filter(pk__in=ids)))
+    found.sort(key=lambda item: ids.index(item.task.pk))
+    return [codec.read(item.text(), ProtoTask) for item in found]

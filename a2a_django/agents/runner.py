@@ -11,12 +11,13 @@ from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries, snapshots
-from a2a_django.agents import claims, commits, connections, loop, registry
+from a2a_django import accidents, database, doorbell, entries
+from a2a_django.agents import claims, commits, connections, inbox, loop, registry
 from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
+from a2a_django.agents.mailbox import Mailbox
 from a2a_django.agents.speech import Speech
 from a2a_django.batches import End
 from a2a_django.entries import Entry
@@ -58,6 +59,7 @@ class _Run:
         self.home = asyncio.get_running_loop()
         self.blocking = registry.blocks(claim.executor)
         self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
+        self.mailbox = Mailbox(claim.turn_id, self.writer)
         self.held = Held(self.writer.task_id, self.writer.lease)
         self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
@@ -91,7 +93,9 @@ class _Run:
 
     async def _execute(self) -> None:
         executor = registry.get(self.claim.executor)
-        await self._in_its_loop(executor.execute(await self._request_context(), self.speech))
+        context = await self._request_context()
+        inbox.provide(context, self.mailbox.messages)
+        await self._in_its_loop(executor.execute(context, self.speech))
 
     async def _in_its_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Awaits `work` here, or in a thread of its own if it blocks: what was said is appended meanwhile."""
@@ -190,22 +194,26 @@ class _Run:
 
     def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends."""
-        turn_id, error = self.claim.turn_id, self._failure()
+        error = self._failure()
         ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
         if self.canceled:
-            return said + ([] if ended else [self._status(TaskState.CANCELED)]), End(turn_id)
+            return said + ([] if ended else [self._status(TaskState.CANCELED)]), self._end()
         if error is None:
-            return said + self.speech.answer(), End(turn_id)
+            return said + self.speech.answer(), self._end()
         if ended:
-            return said, End(turn_id, failed=True, error=accidents.report(error))
+            return said, self._end(error)
         return self._failing(error, said)
 
     def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends when it has failed and the task goes with it."""
         public = error if isinstance(error, errors.A2AError) else errors.InternalError()
         answer = None if self.writer.visible or said else errors.store(public)
-        end = End(self.claim.turn_id, failed=True, error=accidents.report(error), answer=answer)
-        return ([] if self.writer.terminal else [*said, self._failed(public)]), end
+        return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
+
+    def _end(self, error: BaseException | None = None, answer: dict[str, Any] | None = None) -> End:
+        """The end of this turn and of those whose messages it has read."""
+        report = accidents.report(error) if error else ""
+        return End(self.claim.turn_id, error is not None, report, answer, absorbed=tuple(self.mailbox.read))
 
     def _failure(self) -> BaseException | None:
         """Why the turn failed, None if it didn't."""
@@ -251,4 +259,4 @@ def _refuse(task_id: str, lease: str) -> None:
 
 
 def _current(task_id: str) -> ProtoTask:
-    return claims.current_task(snapshots.snapshot(Task.objects.get(pk=task_id)))
+    return claims.current_task(Task.objects.get(pk=task_id))

@@ -49,13 +49,13 @@ class Call(views.A2AView):
         self.initial(self.request, **self.kwargs)
         agent = callers.agent(named[1]) if named[1] else callers.default_agent()
         self.caller = callers.caller(self.request, agent, named[2] or "", self.version)
-        return self.caller
+        return callers.within(self.request, self.caller, "")
 
     def urls(self, caller: Caller) -> card.Urls:
         """Those of HTTP only if the settings tell them: a gRPC call doesn't come to the web's host."""
         if not a2a_settings.BASE_URL:
             return card.Urls(grpc=a2a_settings.GRPC_URL)
-        return cards.urls(self.request, caller.agent, caller.tenant)
+        return cards.urls(self.request, caller.agent)
 
     async def begin(self) -> None:
         """Tells in initial metadata which extensions take part (A2A 4.6)."""

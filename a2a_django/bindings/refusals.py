@@ -1,10 +1,11 @@
 """What Django or the site's middleware refuse before a view is asked, in the words of our bindings (A2A 11.6)."""
 
+from typing import Any
+
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import Resolver404, ResolverMatch, resolve
 
-from a2a_django.bindings.views import A2AView
 from a2a_django.protocol import errors
 
 
@@ -28,11 +29,14 @@ def _is_json(response: HttpResponse) -> bool:
     return response.get("Content-Type", "").startswith("application/json")
 
 
-def _view(request: HttpRequest) -> A2AView | None:
-    """The view of ours that `request` was for, if it was."""
+def _view(request: HttpRequest) -> Any:
+    """The A2AView that `request` was for, if it was for one of ours.
+
+    Known by what it can do: asgi.py imports this before Django is set up, and views need models.
+    """
     match = request.resolver_match or _match(request)
     view = getattr(match.func, "cls", None) if match else None
-    return view() if isinstance(view, type) and issubclass(view, A2AView) else None
+    return view() if view is not None and hasattr(view, "error_text") else None
 
 
 def _match(request: HttpRequest) -> ResolverMatch | None:

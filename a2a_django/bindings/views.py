@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from asgiref.sync import async_to_sync
 from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
@@ -87,6 +88,12 @@ class A2AView(APIView):
     def get_throttles(self) -> list[Any]:
         return [throttle() for throttle in a2a_settings.load("THROTTLE_CLASSES")]
 
+    def perform_authentication(self, request: Request) -> None:
+        try:
+            super().perform_authentication(request)
+        except DataError as error:  # PostgreSQL won't even look for a name or a session with a NUL
+            raise exceptions.AuthenticationFailed from error
+
     def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], HttpResponse]:
         return self._show_exception
 
@@ -132,6 +139,7 @@ class A2AView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """All that is synchronous, here and now; what is to be waited for is handed over."""
         self.args, self.kwargs, self.headers = args, kwargs, {}
+        request.encoding = "utf-8"  # a charset in Content-Type would decode the query, by any of Python's codecs
         self.ear = Ear()
         self.request = self.initialize_request(request, *args, **kwargs)
         try:

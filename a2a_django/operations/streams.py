@@ -1,6 +1,7 @@
 """SendStreamingMessage and SubscribeToTask: what comes after n, as stored text (A2A 3.1.2, 3.1.6; DESIGN 4)."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,12 @@ from a2a_django.models.event import Kind
 from a2a_django.operations import news
 from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
-from a2a_django.operations.sending import accept
+from a2a_django.operations.sending import accept, rejoin
 from a2a_django.protocol import codec, errors, versions
 from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass
@@ -87,9 +90,19 @@ class Stream:
         return found, over
 
 
-def send_streaming_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Stream:
-    """Takes the message in; the stream ends at a terminal state or with the turn."""
+def send_streaming_message(
+    caller: Caller, request: SendMessageRequest, ear: Ear, last_event_id: str | None = None
+) -> Stream:
+    """Takes the message in; the stream ends at a terminal state or with the turn.
+
+    `last_event_id` resumes the stream of a message that was sent before, after that event.
+    """
     _check_streaming(caller)
+    if last_event_id:
+        first = rejoin(caller, request, ear)
+        cursor = _cursor(last_event_id, Task.objects.get(pk=first.task_id))
+        length, ends = first.history_length, _ends(caller)
+        return Stream(first.task_id, ear, cursor, first.turn_id, history_length=length, resumed=True, ends=ends)
     accepted = accept(caller, request, ear)
     opening = f'{{"task":{accepted.opening}}}' if accepted.opening else ""
     return Stream(
@@ -134,9 +147,10 @@ def _check_streaming(caller: Caller) -> None:
 
 
 def _cursor(last_event_id: str, task: Task) -> int:
-    if not (last_event_id.isascii() and last_event_id.isdigit()) or int(last_event_id) > task.last_sequence:
+    number = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else None
+    if number is None or number > task.last_sequence:
         raise errors.invalid_params(("Last-Event-ID", "is not the id of an event of this task"))
-    return int(last_event_id)
+    return number
 
 
 def _shortened(text: str, history_length: int) -> str:

@@ -56,6 +56,9 @@ __all__ = [
 ]
 
 DOMAIN = "a2a-protocol.org"
+MAX_VIOLATIONS = 50  # a hostile body has a hundred thousand
+IN_MESSAGE = 5  # of them are in the message, too
+MAX_FIELD = 200
 
 
 class UnauthenticatedError(A2AError):
@@ -167,10 +170,18 @@ def rendering(error: A2AError) -> Rendering:
 
 
 def invalid_params(*violations: tuple[str, str]) -> InvalidParamsError:
-    """An InvalidParamsError that names each (field, what is wrong and what is right)."""
-    text = "; ".join(f"{field}: {description}" for field, description in violations)
-    errors = [{"field": field, "message": description} for field, description in violations]
-    return InvalidParamsError(text, {"errors": errors})
+    """An InvalidParamsError that names each (field, what is wrong and what is right), as far as anybody would read."""
+    named = [(_shown(field), accidents.clean(description)) for field, description in violations[:MAX_VIOLATIONS]]
+    text = "; ".join(f"{field}: {description}" for field, description in named[:IN_MESSAGE])
+    more = "; and more" if len(violations) > IN_MESSAGE else ""
+    return InvalidParamsError(
+        text + more, {"errors": [{"field": field, "message": description} for field, description in named]}
+    )
+
+
+def _shown(field: str) -> str:
+    """`field`, in which a client's own words may stand."""
+    return accidents.clean(field if len(field) <= MAX_FIELD else f"{field[: MAX_FIELD - 1]}…")
 
 
 def details(error: A2AError) -> list[dict[str, Any]]:

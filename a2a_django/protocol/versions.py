@@ -35,9 +35,16 @@ def negotiate(asked: str | None, spoken: str | None = CURRENT) -> str:
     )
 
 
+def major_minor(version: str) -> str:
+    """`version` as cards and headers show it: without the patch number (A2A 3.6)."""
+    match = _NUMBER.fullmatch(version.strip())
+    return match[1] if match else version
+
+
 def extensions(headers: Iterable[str]) -> frozenset[str]:
-    """The extension URIs in A2A-Extensions header values, split at commas and trimmed."""
-    return frozenset(uri for value in headers for part in value.split(",") if (uri := part.strip()))
+    """The extension URIs in A2A-Extensions header values, split at commas and trimmed; what can't be one is ignored."""
+    uris = (part.strip() for value in headers for part in value.split(","))
+    return frozenset(uri for uri in uris if uri and uri.isascii() and uri.isprintable())
 
 
 def require(asked: Set[str], offers: Mapping[str, bool]) -> None:

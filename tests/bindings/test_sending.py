@@ -278,6 +278,46 @@ def test_a_follow_up_is_told_the_task_as_it_was(client):
     assert words(told) == ["task artifact:a:one input:what?"]
 
 
+def test_a_question_moves_to_the_history_before_its_answer(client, gate):
+    """CASES 42: also while the executor hasn't said anything yet, in streams and lists, however short the history."""
+    asked = client.task("task input:what?")
+    stream = client.stream(message("wait:a dump completed:done", taskId=asked["id"]))
+    gate("a").reached()
+    seen = [next(stream).data["task"], client.get(asked["id"]), client.list()["tasks"][0]]
+    short = [client.get(asked["id"], historyLength=0), client.list(historyLength=0)["tasks"][0]]
+    gate("a").open()
+    stream.all()
+
+    assert [words(task) for task in seen] == [["task input:what?", "what?", "wait:a dump completed:done"]] * 3
+    assert {"message" in task["status"] for task in (*seen, *short)} == {False}
+    done = client.get(asked["id"])
+    told = done["artifacts"][0]["parts"][0]["data"]["task"]
+    assert (words(told), told["status"]) == (["task input:what?"], asked["status"])
+    assert words(done) == words(seen[0])
+
+
+def test_messages_that_wait_are_in_the_history_but_not_yet_told(client, gate, said, eventually):
+    """CASES 42: two follow-ups at once; each executor is told what came before its message."""
+    asked = client.task("task input:what?")
+    first = client.sending(message("working:busy wait:a input:more?", taskId=asked["id"]))
+    gate("a").reached()
+    said(asked["id"], 3)
+    second = client.sending(message("dump input:again?", taskId=asked["id"]))
+    eventually(lambda: Turn.objects.filter(state="queued").count() == 1)
+    third = client.sending(message("completed", taskId=asked["id"]))
+    eventually(lambda: Turn.objects.filter(state="queued").count() == 2)
+    assert words(client.get(asked["id"]))[-3:] == ["busy", "dump input:again?", "completed"]
+
+    gate("a").open()
+    answers = [state(call()["task"]) for call in (first, second, third)]
+    assert answers[-1] == "COMPLETED"  # the others are told how the task stands when they look
+    done = client.get(asked["id"])
+    told = done["artifacts"][0]["parts"][0]["data"]["task"]
+    assert words(told) == ["task input:what?", "what?", "working:busy wait:a input:more?", "busy"]
+    assert told["status"]["message"]["parts"] == [{"text": "more?"}]
+    assert len({said["messageId"] for said in done["history"]}) == len(done["history"]) == 8
+
+
 def test_artifacts_grow_over_turns(client):
     asked = client.task("task artifact:a:one artifact:b:x input:what?")
     done = client.follow(asked, "append:a:+two completed")
@@ -399,7 +439,7 @@ def refused(client, request):
         ({"role": "ROLE_UNSPECIFIED"}, "message.role"),
         *over_http(
             ({"parts": [None]}, "message.parts[0]"),
-            ({"parts": [{"text": "a", "url": "u"}]}, "message.parts[0]"),
+            ({"parts": [{"text": "a", "url": "https://u"}]}, "message.parts[0]"),
             ({"parts": [{"text": "a"}, {"raw": 5}]}, "message.parts[1].raw"),
             ({"parts": [{"raw": "!!!"}]}, "message.parts[0].raw"),
             ({"parts": {"text": "a"}}, "message.parts"),
@@ -452,7 +492,7 @@ def test_text_that_no_database_holds_is_refused(client, text):
     """CASES 18."""
     raw = json.dumps({"message": message("?")}).replace("?", text)
     error = refused(client, raw.encode())
-    assert error.reason == "INVALID_JSON"
+    assert (error.reason, error.fields) == ("INVALID_PARAMS", ["message.parts[0].text"])
 
 
 def test_surrogate_pairs_and_escaped_backslashes_are_text(make_client):

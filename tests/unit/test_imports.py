@@ -1,6 +1,9 @@
 """Imports point one way only, and stand at the top of the module (DESIGN 3)."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,16 @@ def test_a_wrong_import_is_found(tmp_path, file, source, wrong):
     found = list(wrong_imports(tmp_path / "a2a_django"))
     assert len(found) == wrong
     assert all(line.startswith(file) for line in found)
+
+
+def test_asgi_py_may_import_us_before_django_is_set_up():
+    """As the README writes it, and as startproject does: `get_asgi_application()` comes later."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import a2a_django.routing"],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
