@@ -64,11 +64,6 @@ def query_to_proto(query: Iterable[tuple[str, list[str]]], path: Mapping[str, st
     return _checked(schema.bound(data, path, _descriptor(kind)), kind, doubled)
 
 
-def check(message: Proto) -> Proto:
-    """`message`, which came as protobuf, if its JSON would be accepted; InvalidParamsError."""
-    return _checked(to_data(message), type(message))
-
-
 def _checked(data: Any, kind: type[Proto], found: Iterable[Violation] = ()) -> Proto:
     descriptor = _descriptor(kind)
     if values.deeper(data, a2a_settings.MAX_NESTING):

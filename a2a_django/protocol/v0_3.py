@@ -29,7 +29,7 @@ from a2a.types import (
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 
-from a2a_django.protocol import codec, errors, values
+from a2a_django.protocol import codec, errors, values, wire
 
 Proto = TypeVar("Proto", bound=ProtoMessage)
 Event = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
@@ -142,7 +142,7 @@ def _converted(convert: Callable[[], Proto]) -> Proto:
         made = convert()
     except (ValueError, TypeError, KeyError, RecursionError, json_format.ParseError):  # of binascii and protobuf, too
         raise errors.InvalidParamsError("The request is not one of A2A 0.3") from None
-    return codec.check(made)
+    return wire.checked(made)
 
 
 # --- requests of REST

@@ -80,7 +80,7 @@ BY_MESSAGE_ID: dict[str, Behaviour] = {
 }
 BY_TEXT: dict[str, Behaviour] = {
     "task-probe": lambda reply: reply.complete(after=0.4),
-    "count:": lambda reply: reply.complete(after=2),
+    "count:": lambda reply: reply.complete(new_text_part(reply.words), after=2),
     "msg:": lambda reply: reply.message(reply.words.removeprefix("msg:").strip()),
     "chunks:": Reply.chunks,
     "input:": Reply.ask,

@@ -56,9 +56,8 @@ def test_each_state_is_a_filter(client, put):
     assert ids(client) == list(reversed(tasks.values()))
 
 
-@pytest.mark.http
-def test_no_state_is_no_filter(client):
-    """Protobuf doesn't tell it from none."""
+@pytest.mark.http  # protobuf has no other word for "no filter"
+def test_the_state_that_is_none_is_no_filter(client):
     assert refused(lambda: client.list(status="TASK_STATE_UNSPECIFIED")) == ["status"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from a2a.types import Artifact, GetTaskRequest, Message, Part, SendMessageRequest, StreamResponse, Task
 from google.protobuf.json_format import ParseDict
 
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, wire
 
 
 def refused(raw):
@@ -279,11 +279,11 @@ def test_a_time_is_read_to_the_millisecond(text):
 
 def test_protobuf_is_checked_like_json():
     right = ParseDict({"message": {"messageId": "m", "role": 1, "parts": [{"text": "hi"}]}}, SendMessageRequest())
-    assert codec.check(right) == right
+    assert wire.checked(right) == right
     right.message.parts.add(text="a\0b")
     right.configuration.history_length = -1
     with pytest.raises(errors.InvalidParamsError) as caught:
-        codec.check(right)
+        wire.checked(right)
     fields = {item["field"] for item in caught.value.data["errors"]}
     assert fields == {"message.parts[1].text", "configuration.historyLength"}
 
