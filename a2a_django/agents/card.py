@@ -151,7 +151,7 @@ def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
     """
     if binding != "GRPC":
         return tenant
-    return f"{agent.slug}/{tenant}".rstrip("/") if version != versions.LEGACY else ""
+    return f"{agent.slug}/{tenant}".rstrip("/") if versions.major_minor(version) != versions.LEGACY else ""
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

@@ -1,9 +1,7 @@
 """What Django or the site's middleware refuse before a view is asked, in the words of our bindings (A2A 11.6).
 
-A site's asgi.py imports this before Django is set up, so neither models nor views may be imported here.
+`routing` needs it in asgi.py, before Django is set up: no model may be imported here.
 """
-
-from typing import Protocol, cast
 
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -12,11 +10,12 @@ from django.urls import Resolver404, ResolverMatch, resolve
 from a2a_django.protocol import errors
 
 
-class Speaker(Protocol):
-    """What a view of ours can do without a request."""
+class Restating:
+    """A view below whose paths every error is in the words of its binding."""
 
     def error_text(self, error: errors.A2AError) -> str:
         """The JSON text of an error."""
+        raise NotImplementedError
 
 
 def restate(request: HttpRequest, response: HttpResponseBase) -> None:
@@ -39,11 +38,11 @@ def _is_json(response: HttpResponse) -> bool:
     return response.get("Content-Type", "").startswith("application/json")
 
 
-def _view(request: HttpRequest) -> Speaker | None:
+def _view(request: HttpRequest) -> Restating | None:
     """The view of ours that `request` was for, if it was."""
     match = request.resolver_match or _match(request)
     view = getattr(match.func, "cls", None) if match else None
-    return cast(Speaker, view()) if view is not None and hasattr(view, "error_text") else None
+    return view() if isinstance(view, type) and issubclass(view, Restating) else None
 
 
 def _match(request: HttpRequest) -> ResolverMatch | None:

@@ -24,6 +24,7 @@ from a2a_django import accidents
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
 from a2a_django.bindings import handover
+from a2a_django.bindings.refusals import Restating
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
 from a2a_django.models import Agent, Caller
@@ -62,7 +63,7 @@ class AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class A2AView(APIView):
+class A2AView(Restating, APIView):
     """Answers for one agent; a subclass says how `handle` answers and how errors look.
 
     Authenticators, permissions and throttles come from the `A2A` settings, never from REST_FRAMEWORK.
@@ -209,10 +210,6 @@ class A2AView(APIView):
     def wrap(self, text: str) -> str:
         """The JSON text of an answer or a stream's event from that of the operation."""
         return text
-
-    def error_text(self, error: errors.A2AError) -> str:
-        """The JSON text of an error."""
-        raise NotImplementedError
 
     def error_status(self, error: errors.A2AError) -> int:
         """The HTTP status of an error."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import grpc
 import httpx
-from a2a.client import Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
 from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, TaskState
 
@@ -27,16 +27,19 @@ FAILED = TaskState.TASK_STATE_FAILED
 
 @asynccontextmanager
 async def connect(
-    web: Web, agent: str = "script", binding: str = "JSONRPC", *, user: str = "", **config: Any
+    web: Web, agent: str = "script", binding: str = "JSONRPC", *, user: str = "", version: str = "1.0", **config: Any
 ) -> AsyncIterator[Client]:
-    """The a2a-sdk's client, made from the card that the site serves."""
+    """The a2a-sdk's client, made from what the card that the site serves says of A2A `version`."""
     auth = (user, "secret") if user else None
     interceptors = [Credentials(user)] if user else []  # for gRPC, which has no httpx client
     channels = Channels()
     async with httpx.AsyncClient(timeout=TIMEOUT, auth=auth, headers=HEADERS, verify=False) as http, channels:
         config |= {"supported_protocol_bindings": [binding], "grpc_channel_factory": channels.open}
         factory = ClientFactory(ClientConfig(httpx_client=http, **config))
-        yield await factory.create_from_url(f"{web.url}/a2a/{agent}", interceptors)
+        card = await A2ACardResolver(http, f"{web.url}/a2a/{agent}").get_agent_card()
+        for interface in [one for one in card.supported_interfaces if one.protocol_version != version]:
+            card.supported_interfaces.remove(interface)
+        yield factory.create(card, interceptors)
 
 
 class Channels(AsyncExitStack):
