@@ -17,7 +17,9 @@ from a2a_django.settings import A2ASettings, a2a_settings
 
 HOOKS = ("CONTEXT_BUILDER", "OWNER_RESOLVER", "ID_GENERATOR", "REQUEST_CONTEXT_BUILDER", "CARD_MODIFIER")
 EXECUTIONS = ("inprocess", "celery")
-MAY_BE_ZERO = frozenset({"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IMMEDIATE_WAIT"})
+MAY_BE_ZERO = frozenset(
+    {"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IDEMPOTENCY_SECONDS", "IMMEDIATE_WAIT"}
+)
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", type(None): "None"}
 
 

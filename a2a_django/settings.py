@@ -15,7 +15,10 @@ class A2ASettings:
 
     # --- where things are
     PATH: str = "a2a/"
-    """Below which path the agents stand, relative to where the site includes `a2a_django.urls`."""
+    """Below which path the agents stand, relative to where the site includes `a2a_django.urls`.
+
+    What is not found below it gets a JSON 404. So set it to "" only where that include has a path of its own.
+    """
     BASE_URL: str = ""
     """`https://agents.example.com`, put before the paths in agent cards.
 

@@ -4,6 +4,7 @@ Every path answers with and without a trailing slash, and what is not ours below
 that no POST is ever redirected.
 """
 
+import re
 from typing import Any
 
 from django.db import transaction
@@ -15,8 +16,8 @@ from a2a_django.settings import a2a_settings
 
 app_name = "a2a_django"
 
-PREFIX = a2a_settings.PATH.strip("/")
-AGENT = rf"^{PREFIX}/(?P<agent>[-\w]+)"
+PREFIX = re.escape(a2a_settings.PATH.strip("/"))
+AGENT = (f"^{PREFIX}/" if PREFIX else "^") + r"(?P<agent>[-\w]+)"
 IN_TENANT = r"(?:/(?P<tenant>[-\w]+))?"
 TASK = r"tasks/(?P<task_id>[^/:\0]+)"
 CONFIG = r"/(?P<config_id>[^/\0]+)"
@@ -75,5 +76,5 @@ urlpatterns = [
     *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),
-    re_path(rf"^{PREFIX}(?:/[\s\S]*)?$", transaction.non_atomic_requests(rest.NotFound.as_view())),
+    re_path(f"^{PREFIX}" + (r"(?:/[\s\S]*)?$" if PREFIX else r"[\s\S]*$"), transaction.non_atomic_requests(rest.NotFound.as_view())),
 ]

@@ -1,21 +1,31 @@
 """Where cards say the agents are: the very URLs that answer, whatever stands before the site (A2A 8; CASES 10)."""
 
+import importlib
 import json
 from dataclasses import dataclass, field
 
 import pytest
+from django.urls import include
+from django.urls import path as django_path
 
 from a2a_django import urls
 from tests.clients import Site, message
 
 CARD = "/a2a/test/.well-known/agent-card.json"
 DEFAULT = "/.well-known/agent-card.json"
+VERSION = {"A2A-Version": "1.0"}
 FORWARDED = {"X-Forwarded-Host": "api.example.com", "X-Forwarded-Proto": "https"}
 
 
 @pytest.fixture
 def agent(site, make_agent):
     return make_agent(is_default=True)
+
+
+@pytest.fixture(autouse=True)
+def _urls_as_they_were():
+    yield
+    importlib.reload(urls)
 
 
 def interfaces(response):
@@ -205,6 +215,23 @@ def test_the_sites_own_well_known_pages(site, agent):
     assert site.get("/.well-known/security.txt").body.startswith(b"Contact:")
     assert site.get("/.well-known/openid-configuration").body == b"openid-configuration"
     assert site.get(DEFAULT).json()["name"] == "Test"
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"), [("", "/agents"), ("/", "/agents"), ("ai/agents/", ""), ("/ai.v1", ""), ("ai/", "/agents")]
+)
+def test_the_path_of_agents_is_a_setting(site, agent, a2a, settings, path, inside):
+    """CASES 81; the URLs are made once, when the site starts."""
+    a2a(PATH=path)
+    fresh = importlib.reload(urls)
+    settings.ROOT_URLCONF = (django_path(f"{inside}/".lstrip("/"), include((fresh.urlpatterns, "a2a_django"))),)
+    below = "/".join(filter(None, (inside, path.strip("/"))))
+    below = below if below.startswith("/") else f"/{below}"
+    (url,) = addresses(site.get(f"{below}/test/.well-known/agent-card.json"))
+    assert url == f"http://testserver{below}/test"
+    answer = site.request("POST", f"{below}/test/message:send", json.dumps({"message": message()}).encode(), VERSION)
+    assert answer.status == 200
+    assert site.get(f"{below}/nowhere/at/all").json()["error"]["code"] == 404
 
 
 def test_the_path_of_cards_is_a_setting(a2a):

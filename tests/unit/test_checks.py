@@ -104,6 +104,7 @@ def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkey
         {"CONTEXT_BUILDER": None, "AUTHENTICATION_CLASSES": []},
         {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"]},
         {"BLOCKING_TIMEOUT": None, "STREAM_MAX_SECONDS": 60, "LEASE_SECONDS": 2.5, "AGENT_CARD_MAX_AGE": 0},
+        {"IDEMPOTENCY_SECONDS": 0},
         {"EXECUTION": "inprocess", "STREAMING": False, "PATH": ""},
     ],
 )
