@@ -61,6 +61,7 @@ class Claim:
     writer: Writer
     request: SendMessageRequest
     call_context: ServerCallContext
+    timeout: float | None = None  # seconds
     current_task: ProtoTask | None = None
     related_tasks: list[ProtoTask] = field(default_factory=list)
 
@@ -80,7 +81,7 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, message_id, body, executor, timeout, tenant)] = _ASKED.rows(turn_id)
         [task] = TASKS.objects(task_id)
         if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
             transaction.set_rollback(True)
@@ -91,6 +92,7 @@ def claim(turn_id: int) -> Claim | None:
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context),
+        timeout=timeout,
         current_task=current_task(snapshots.snapshot(task), asked) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
@@ -122,6 +124,7 @@ _ASKED = Select(
             "message__message_id",
             "message__body",
             "task__agent__executor",
+            "task__agent__turn_timeout",
             "task__tenant__slug",
         )
     ),

@@ -138,6 +138,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context),
+        timeout=caller.agent.turn_timeout,
         current_task=claims.current_task(snapshots.snapshot(task), request) if task.visible else None,
         related_tasks=claims.related_tasks(task, request),
     )
