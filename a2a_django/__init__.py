@@ -1,6 +1,7 @@
 """A Django site as an Agent2Agent (A2A) server: `from a2a_django import executor`."""
 
+from a2a_django.agents.inbox import inbox
 from a2a_django.agents.registry import executor
 
-__all__ = ["executor"]
+__all__ = ["executor", "inbox"]
 __version__ = "0.1.0.dev0"

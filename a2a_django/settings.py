@@ -17,7 +17,12 @@ class A2ASettings:
     PATH: str = "a2a/"
     """Below which path the agents stand, relative to where the site includes `a2a_django.urls`."""
     BASE_URL: str = ""
-    """`https://agents.example.com`, put before the paths in agent cards; empty takes the request's host."""
+    """`https://agents.example.com`, put before the paths in agent cards.
+
+    These paths begin with the script name (SCRIPT_NAME, root_path, FORCE_SCRIPT_NAME) where Django has one, so name
+    here only what Django doesn't know: a prefix that the proxy takes away. Empty takes scheme and host of the request,
+    which needs ALLOWED_HOSTS and, behind a proxy, SECURE_PROXY_SSL_HEADER and USE_X_FORWARDED_HOST.
+    """
     AGENT_CARD_PATH: str = ".well-known/agent-card.json"
     """Path of an agent's card, below the site for the default agent and below each agent's own URL."""
     AGENT_CARD_MAX_AGE: int = 300
@@ -50,7 +55,10 @@ class A2ASettings:
 
     # --- hooks, named and shaped as the a2a-sdk's parameters; dotted paths or objects
     CONTEXT_BUILDER: Any = None
-    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored."""
+    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored.
+
+    What it puts into `call_context.state` as JSON reaches the executor; `"a2a_activated_extensions"` is a set of URIs.
+    """
     OWNER_RESOLVER: Any = None
     """`f(call_context) -> str`: whose tasks the caller sees; default the user's primary key."""
     ID_GENERATOR: Any = None

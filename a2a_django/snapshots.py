@@ -14,6 +14,8 @@ from a2a_django.models.event import Kind
 from a2a_django.protocol import codec
 from a2a_django.statements import Select
 
+USER = "ROLE_USER"
+
 
 @dataclass
 class Folded:
@@ -94,6 +96,14 @@ class Snapshot:
     task: Task
     artifact_texts: list[str] = field(default_factory=list)
     history_texts: list[str] = field(default_factory=list)
+    answered: bool = False  # the status' message has moved to the history, for the client has said something since
+
+    @property
+    def status(self) -> str:
+        """The TaskStatus as ProtoJSON text."""
+        if not self.answered:
+            return self.task.status
+        return codec.dumps({key: value for key, value in codec.loads(self.task.status).items() if key != "message"})
 
     @property
     def artifacts(self) -> list[dict[str, Any]]:
@@ -111,7 +121,7 @@ class Snapshot:
         `artifacts`: None names them if there are any, True always, False never (A2A 3.1.4).
         """
         task = self.task
-        parts = [f'"id":{codec.dumps(task.pk)},"contextId":{codec.dumps(task.context_id)},"status":{task.status}']
+        parts = [f'"id":{codec.dumps(task.pk)},"contextId":{codec.dumps(task.context_id)},"status":{self.status}']
         if artifacts or (artifacts is None and self.artifact_texts):
             parts.append(f'"artifacts":[{",".join(self.artifact_texts)}]')
         history = self.history_texts
@@ -124,41 +134,56 @@ class Snapshot:
         return f"{{{','.join(parts)}}}"
 
 
-def snapshot(task: Task) -> Snapshot:
-    """`task` as its row says, with artifacts and history that belong to it."""
-    return snapshots([task])[0]
+def snapshot(task: Task, *, before: int | None = None) -> Snapshot:
+    """`task` as its row says; `before` leaves out what the client said with that message (a key) and after it."""
+    return snapshots([task], before=before)[0]
 
 
-def snapshots(tasks: Sequence[Task], *, artifacts: bool = True, history: bool = True) -> list[Snapshot]:
-    """The `tasks` as their rows say, in three queries at the most."""
+def snapshots(
+    tasks: Sequence[Task], *, artifacts: bool = True, history: bool = True, before: int | None = None
+) -> list[Snapshot]:
+    """The `tasks` as their rows say, with artifacts and history that belong to them, in three queries at the most."""
     found = {task.pk: Snapshot(task) for task in tasks}
     if artifacts and found:
         _add_artifacts(found)  # first: it may read a task's row again
-    if history and found:
-        _add_history(found)
+    # A message in a status may have become history, so the status can't be told without it.
+    telling = found if history else {key: item for key, item in found.items() if '"message":' in item.task.status}
+    if telling:
+        _add_history(telling, before)
     return list(found.values())
 
 
-def _add_history(found: dict[str, Snapshot]) -> None:
-    for task_id, body, sequence in _messages(list(found)):
-        task = found[task_id].task
-        # A status' message is history once another status has come; what is newer than the row isn't said yet.
-        if sequence == 0 or (sequence != task.status_sequence and sequence <= task.last_sequence):
-            found[task_id].history_texts.append(body)
+def _add_history(found: dict[str, Snapshot], before: int | None) -> None:
+    """Fills in what was said, in order.
+
+    The message of the newest status becomes history when the next status comes, or the client's next message. What
+    is newer than the row isn't said yet.
+    """
+    asked: dict[str, str] = {}
+    for task_id, body, sequence, role, key in _messages(list(found)):
+        item = found[task_id]
+        clients = sequence == 0 and role == USER
+        if clients and before is not None and key >= before:
+            continue
+        if clients and task_id in asked:
+            item.history_texts.append(asked.pop(task_id))
+            item.answered = True
+        if sequence and sequence == item.task.status_sequence:
+            asked[task_id] = body
+        elif sequence <= item.task.last_sequence:
+            item.history_texts.append(body)
 
 
 def _messages(ids: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    """(task id, body, event sequence) in order."""
+    """(task id, body, event sequence, role, key) in order."""
     if len(ids) == 1:
         return _MESSAGES.rows(ids[0])
-    return Message.objects.filter(task__in=ids).order_by("pk").values_list("task_id", "body", "event_sequence")
+    return Message.objects.filter(task__in=ids).order_by("pk").values_list(*_COLUMNS)
 
 
+_COLUMNS = ("task_id", "body", "event_sequence", "role", "pk")
 _MESSAGES = Select(
-    Message,
-    lambda task_id: (
-        Message.objects.filter(task_id=task_id).order_by("pk").values_list("task_id", "body", "event_sequence")
-    ),
+    Message, lambda task_id: Message.objects.filter(task_id=task_id).order_by("pk").values_list(*_COLUMNS)
 )
 
 

@@ -75,5 +75,5 @@ urlpatterns = [
     *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),
-    re_path(rf"^{PREFIX}/[\s\S]*$", transaction.non_atomic_requests(rest.NotFound.as_view())),
+    re_path(rf"^{PREFIX}(?:/[\s\S]*)?$", transaction.non_atomic_requests(rest.NotFound.as_view())),
 ]

@@ -102,7 +102,7 @@ def of(task: Task, *, after: str = "") -> Page:
     start = int(after) if after.isdecimal() and len(after) < 10 else 0
     events = log_lines(row, start)
     turns = list(Turn.objects.filter(task=row).select_related("user").order_by("-pk").defer("request")[: TURNS + 1])
-    message = codec.loads(row.status).get("message")
+    message = codec.loads(found.status).get("message")
     return Page(
         status_message=said(message) if message else None,
         metadata="" if row.metadata == "{}" else pretty(row.metadata),

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,9 +22,8 @@ from a2a_django.agents import leases
 from a2a_django.batches import Writer
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
-from a2a_django.protocol import codec
+from a2a_django.protocol import codec, versions
 from a2a_django.settings import a2a_settings
-from a2a_django.snapshots import Snapshot
 from a2a_django.statements import Select, Update
 
 
@@ -42,13 +42,16 @@ class DjangoUser(User):
         return self.account.get_username() if self.account is not None else ""
 
 
-def call_context(account: AbstractBaseUser | None, tenant: str, context: dict[str, Any]) -> ServerCallContext:
+def call_context(
+    account: AbstractBaseUser | None, tenant: str, context: dict[str, Any], activated: Iterable[str] = ()
+) -> ServerCallContext:
     """The a2a-sdk's view of a call, from what a Turn keeps of it."""
+    active = {versions.ACTIVATED: set(activated)} if activated else {}
     return ServerCallContext(
         user=DjangoUser(account),
         tenant=tenant,
         requested_extensions=set(context.get("extensions", ())),
-        state=dict(context.get("state", {})),
+        state={**context.get("state", {}), **active},
     )
 
 
@@ -62,6 +65,7 @@ class Claim:
     request: SendMessageRequest
     call_context: ServerCallContext
     timeout: float | None = None  # seconds
+    available: frozenset[str] = frozenset()  # the extensions that may be activated
     current_task: ProtoTask | None = None
     related_tasks: list[ProtoTask] = field(default_factory=list)
 
@@ -81,9 +85,10 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, message_id, body, executor, timeout, tenant)] = _ASKED.rows(turn_id)
+        found = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, activated, key, message_id, body, executor, timeout, tenant)] = found
         [task] = TASKS.objects(task_id)
-        if not _START.run(turn_id, task.last_sequence, worker(), timezone.now()):
+        if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
             return None
     return Claim(
@@ -91,11 +96,17 @@ def claim(turn_id: int) -> Claim | None:
         executor=executor,
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
-        call_context=call_context(_account(user_id), tenant or "", context),
+        call_context=call_context(_account(user_id), tenant or "", context, activated),
         timeout=timeout,
-        current_task=current_task(snapshots.snapshot(task), asked) if task.visible else None,
+        available=frozenset(context.get("available", ())),
+        current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
+
+
+def start(turn_id: int, sequence: int) -> bool:
+    """Notes that a queued turn runs here, from that event on; False if it isn't queued any more."""
+    return bool(_START.run(turn_id, sequence, worker(), timezone.now()))
 
 
 @cache
@@ -121,6 +132,8 @@ _ASKED = Select(
             "user_id",
             "request",
             "context",
+            "activated",
+            "message_id",
             "message__message_id",
             "message__body",
             "task__agent__executor",
@@ -163,18 +176,17 @@ def writer(task: Task, message_id: str, body: str) -> Writer:
     return Writer(task.pk, task.context_id, task.lease, opening=body, message_ids={message_id}, unfolded=[])
 
 
-def current_task(snapshot: Snapshot, request: SendMessageRequest | None = None) -> ProtoTask:
-    """The task as the executor finds it: its history ends before the message that it is handed."""
-    task = codec.read(snapshot.text(), ProtoTask)
-    if request is not None and task.history and task.history[-1].message_id == request.message.message_id:
-        del task.history[-1]
-    return task
+def current_task(task: Task, *, before: int | None = None) -> ProtoTask:
+    """The task as its executor finds it: before the message (a key) that it is handed, and those that wait."""
+    return codec.read(snapshots.snapshot(task, before=before).text(), ProtoTask)
 
 
 def related_tasks(task: Task, request: SendMessageRequest) -> list[ProtoTask]:
-    """The tasks that the message refers to, as far as they are the same caller's."""
-    ids = list(request.message.reference_task_ids)
+    """The tasks that the message refers to, in its order, as far as they are the same caller's."""
+    ids = list(dict.fromkeys(request.message.reference_task_ids))[:100]
     if not ids:
         return []
     same = Task.objects.filter(agent=task.agent_id, tenant=task.tenant_id, owner=task.owner, visible=True)
-    return [codec.read(item.text(), ProtoTask) for item in snapshots.snapshots(list(same.filter(pk__in=ids[:100])))]
+    found = snapshots.snapshots(list(same.filter(pk__in=ids)))
+    found.sort(key=lambda item: ids.index(item.task.pk))
+    return [codec.read(item.text(), ProtoTask) for item in found]

@@ -11,11 +11,13 @@ from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries, snapshots
-from a2a_django.agents import claims, commits, connections, loop, registry
+from a2a_django import accidents, database, doorbell, entries
+from a2a_django.agents import claims, commits, connections, inbox, loop, registry
+from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
+from a2a_django.agents.mailbox import Mailbox
 from a2a_django.agents.speech import Speech
 from a2a_django.batches import End
 from a2a_django.entries import Entry
@@ -61,7 +63,9 @@ class _Run:
         self.home = asyncio.get_running_loop()
         self.blocking = registry.blocks(claim.executor)
         self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
+        self.mailbox = Mailbox(claim.turn_id, self.writer)
         self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
+        self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
@@ -93,7 +97,9 @@ class _Run:
 
     async def _execute(self) -> None:
         executor = registry.get(self.claim.executor)
-        await self._in_its_loop(executor.execute(await self._request_context(), self.speech))
+        context = await self._request_context()
+        inbox.provide(context, self.mailbox.messages)
+        await self._in_its_loop(executor.execute(context, self.speech))
 
     async def _in_its_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Awaits `work` here, or in a thread of its own if it blocks: what was said is appended meanwhile."""
@@ -121,6 +127,7 @@ class _Run:
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts."""
+        self.writer.activated = self.activation.news()
         async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
             pause = 0.05
             while True:
@@ -193,22 +200,26 @@ class _Run:
 
     def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends."""
-        turn_id, error = self.claim.turn_id, self._failure()
+        error = self._failure()
         ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
         if self.canceled:
-            return said + ([] if ended else [self._canceled()]), End(turn_id)
+            return said + ([] if ended else [self._canceled()]), self._end()
         if error is None:
-            return said + self.speech.answer(), End(turn_id)
+            return said + self.speech.answer(), self._end()
         if ended:
-            return said, End(turn_id, failed=True, error=accidents.report(error))
+            return said, self._end(error)
         return self._failing(error, said)
 
     def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends when it has failed and the task goes with it."""
         public = error if isinstance(error, errors.A2AError) else errors.InternalError()
         answer = None if self.writer.visible or said else errors.store(public)
-        end = End(self.claim.turn_id, failed=True, error=accidents.report(error), answer=answer)
-        return ([] if self.writer.terminal else [*said, self._failed(public)]), end
+        return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
+
+    def _end(self, error: BaseException | None = None, answer: dict[str, Any] | None = None) -> End:
+        """The end of this turn and of those whose messages it has read."""
+        report = accidents.report(error) if error else ""
+        return End(self.claim.turn_id, error is not None, report, answer, absorbed=tuple(self.mailbox.read))
 
     def _failure(self) -> BaseException | None:
         """Why the turn failed, None if it didn't."""
@@ -247,4 +258,4 @@ def _refuse(task_id: str, lease: str) -> None:
 
 
 def _current(task_id: str) -> ProtoTask:
-    return claims.current_task(snapshots.snapshot(Task.objects.get(pk=task_id)))
+    return claims.current_task(Task.objects.get(pk=task_id))

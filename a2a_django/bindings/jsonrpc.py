@@ -24,7 +24,9 @@ from a2a_django.bindings import caller as callers
 from a2a_django.bindings import cards
 from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Caller
-from a2a_django.protocol import codec, errors, v0_3, versions
+from a2a_django.protocol import codec, errors, v0_3, values, versions
+
+MAX_ID = 1000
 
 
 def _as_it_is(text: str) -> str:
@@ -57,17 +59,18 @@ class JsonRpc(A2AView):
     def handle(self) -> Outcome:
         found = callers.agent(self.kwargs["agent"])
         self.check_content_type()
-        call = _envelope(codec.parse_json(self.body()))
+        call = codec.parse_json(self.body())
+        self.id_text = _id_text(call)
+        _check_envelope(call)
         if "id" not in call:  # a notification gets no answer, so it isn't executed either (DESIGN 6)
             return HttpResponse(status=204)
-        self.id_text = codec.dumps(call["id"])
         self.method = method = METHODS.get(call["method"])
         spoken = method.version if method else None
-        caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "", spoken)
+        caller = self.caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "", spoken)
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})
         request = method.request(_params(call))
-        return method.call(self, callers.within(caller, getattr(request, "tenant", "")), request)
+        return method.call(self, callers.within(self.request, caller, getattr(request, "tenant", "")), request)
 
     def wrap(self, text: str) -> str:
         answer = self.method.answer(text) if self.method else text
@@ -88,7 +91,8 @@ class JsonRpc(A2AView):
     def stream(self, caller: Caller, request: SendMessageRequest) -> Outcome:
         """SendStreamingMessage."""
         self.check_can_stream()
-        return operations.send_streaming_message(caller, request, self.ear)
+        last = self.request.headers.get("Last-Event-ID")
+        return operations.send_streaming_message(caller, request, self.ear, last)
 
     def subscribe(self, caller: Caller, request: SubscribeToTaskRequest) -> Outcome:
         """SubscribeToTask."""
@@ -98,30 +102,42 @@ class JsonRpc(A2AView):
 
     def extended_card(self, caller: Caller, request: GetExtendedAgentCardRequest) -> Outcome:
         """GetExtendedAgentCard."""
-        urls = cards.urls(self.request, caller.agent, caller.tenant)
+        urls = cards.urls(self.request, caller.agent)
         return operations.get_extended_agent_card(caller, request, urls)
 
 
-def _envelope(call: Any) -> dict[str, Any]:
-    """The request object; InvalidRequestError says what is wrong with it."""
+def _id_text(call: Any) -> str:
+    """The JSON of the request's id as the answer repeats it; `null` for one that is none."""
+    identifier = call.get("id") if isinstance(call, dict) else None
+    return codec.dumps(identifier) if _is_id(identifier) else "null"
+
+
+def _is_id(identifier: Any) -> bool:
+    if isinstance(identifier, str):  # it goes out with each event of a stream
+        return len(identifier) <= MAX_ID and (values.flaw(identifier) == "" or "\0" in identifier)
+    return identifier is None or type(identifier) is int
+
+
+def _check_envelope(call: Any) -> None:
+    """InvalidRequestError says what is wrong with the request object."""
     if isinstance(call, list):
         raise errors.InvalidRequestError("Batches are not supported, send one request at a time")
+    if isinstance(call, values.Doubled):
+        raise errors.InvalidRequestError(f"The request {call.WRONG}")
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
         raise errors.InvalidRequestError('A request is an object with "jsonrpc": "2.0"')
-    if not isinstance(call.get("method"), str):
+    if not isinstance(call.get("method"), str) or values.flaw(call["method"]):
         raise errors.InvalidRequestError("method must be a string")
-    identifier = call.get("id")
-    if identifier is not None and (isinstance(identifier, bool) or not isinstance(identifier, str | int)):
-        raise errors.InvalidRequestError("id must be a string, an integer or null")
-    return call
+    if not _is_id(call.get("id")):
+        raise errors.InvalidRequestError(f"id must be a string of at most {MAX_ID} characters, an integer or null")
 
 
-def _params(call: dict[str, Any]) -> dict[str, Any]:
+def _params(call: dict[str, Any]) -> Any:
     params = call.get("params")
     if params is None:
         return {}
-    if not isinstance(params, dict):
-        raise errors.InvalidParamsError("params must be an object")
+    if not isinstance(params, dict | values.Doubled):
+        raise errors.invalid_params(("params", "must be an object"))
     return params
 
 

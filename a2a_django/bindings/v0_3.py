@@ -24,8 +24,9 @@ class LegacyView(RestView):
     content_type = "application/json"
 
     def error_text(self, error: errors.A2AError) -> str:
-        """The error as in 1.0, and as clients of 0.3 read it."""
-        legacy = {"type": errors.kind(error).__name__, "message": error.message}
+        """The error as in 1.0, and as clients of 0.3 read it: the Python SDK by type, the JavaScript SDK by code."""
+        code, kind = errors.rendering(error).jsonrpc, errors.kind(error).__name__
+        legacy = {"code": code, "type": kind, "message": error.message}
         return codec.dumps(errors.rest_body(error) | legacy)
 
 
@@ -33,7 +34,8 @@ class SendMessage(LegacyView):
     """`POST v1/message:send`"""
 
     def answer_post(self) -> Outcome:
-        return operations.send_message(self.caller, v0_3.rest_send_message(self.json()), self.ear)
+        request = self.within(v0_3.rest_send_message(self.json()))
+        return operations.send_message(self.caller, request, self.ear)
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_event(text)
@@ -44,7 +46,8 @@ class SendStreamingMessage(LegacyView):
 
     def answer_post(self) -> Outcome:
         self.check_can_stream()
-        return operations.send_streaming_message(self.caller, v0_3.rest_send_message(self.json()), self.ear)
+        request = self.within(v0_3.rest_send_message(self.json()))
+        return operations.send_streaming_message(self.caller, request, self.ear)
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_event(text)
@@ -78,8 +81,8 @@ class SubscribeToTask(LegacyView):
 
     def answer_post(self, task_id: str) -> Outcome:
         self.check_can_stream()
-        last = self.request.headers.get("Last-Event-ID")
-        return operations.subscribe_to_task(self.caller, SubscribeToTaskRequest(id=task_id), self.ear, last)
+        last, request = self.request.headers.get("Last-Event-ID"), self.from_query(SubscribeToTaskRequest, id=task_id)
+        return operations.subscribe_to_task(self.caller, request, self.ear, last)
 
     answer_get = answer_post
 
@@ -91,7 +94,8 @@ class PushConfigs(LegacyView):
     """`GET` and `POST v1/tasks/{id}/pushNotificationConfigs`"""
 
     def answer_post(self, task_id: str) -> Outcome:
-        return operations.create_push_config(self.caller, v0_3.rest_create_push_config(self.json(), task_id))
+        request = self.within(v0_3.rest_create_push_config(self.json(), task_id))
+        return operations.create_push_config(self.caller, request)
 
     def answer_get(self, task_id: str) -> Outcome:
         request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=task_id)
@@ -121,7 +125,7 @@ class ExtendedAgentCard(LegacyView):
 
     def answer_get(self) -> Outcome:
         request = self.from_query(GetExtendedAgentCardRequest)
-        urls = cards.urls(self.request, self.caller.agent, self.caller.tenant)
+        urls = cards.urls(self.request, self.caller.agent)
         return operations.get_extended_agent_card(self.caller, request, urls)
 
     def wrap(self, text: str) -> str:

@@ -1,5 +1,6 @@
 """Agents and what their cards say (A2A 4.4)."""
 
+from functools import cached_property
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -87,6 +88,12 @@ class Agent(models.Model):
             super().save(*args, **kwargs)
             if self.is_default:
                 Agent.objects.exclude(pk=self.pk).filter(is_default=True).update(is_default=False)
+
+    @cached_property
+    def offers(self) -> dict[str, bool]:
+        """The URIs of its extensions, and whether every call must ask for it; whoever finds an agent may fill it in."""
+        # One that is listed twice counts as it stands last.
+        return dict(self.extensions.order_by("required").values_list("uri", "required"))
 
 
 class AgentChild(models.Model):

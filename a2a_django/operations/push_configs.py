@@ -53,7 +53,7 @@ def check_inline(caller: Caller, request: SendMessageRequest) -> None:
     """Refuses a send whose push config could never be served."""
     if request.configuration.HasField("task_push_notification_config"):
         _check_supported(caller)
-        _check_url(request.configuration.task_push_notification_config)
+        _check_url(request.configuration.task_push_notification_config, "configuration.taskPushNotificationConfig.url")
 
 
 def store_inline(caller: Caller, task: Task, request: SendMessageRequest) -> None:
@@ -67,7 +67,7 @@ def _check_supported(caller: Caller) -> None:
         raise errors.PushNotificationNotSupportedError
 
 
-def _check_url(config: TaskPushNotificationConfig) -> None:
+def _check_url(config: TaskPushNotificationConfig, field: str = "url") -> None:
     """Where it points to is checked when it is used; here it must be a web address."""
     try:
         parts = urlsplit(config.url)
@@ -75,7 +75,7 @@ def _check_url(config: TaskPushNotificationConfig) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise errors.invalid_params(("url", "must be an absolute http or https URL"))
+        raise errors.invalid_params((field, "must be an absolute http or https URL"))
 
 
 def _store(caller: Caller, task: Task, config: TaskPushNotificationConfig) -> PushConfig:

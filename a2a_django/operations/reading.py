@@ -1,5 +1,6 @@
 """GetTask and ListTasks (A2A 3.1.3, 3.1.4)."""
 
+from datetime import UTC
 from typing import Any
 
 from a2a.types import GetTaskRequest, ListTasksRequest, SendMessageConfiguration, TaskState
@@ -75,12 +76,12 @@ def _filtered(caller: Caller, request: ListTasksRequest) -> TaskQuerySet:
     if request.status:
         tasks = tasks.filter(state=TaskState.Name(request.status))
     if request.HasField("status_timestamp_after"):
-        tasks = tasks.filter(status_timestamp__gte=codec.moment(request.status_timestamp_after.ToJsonString()))
+        tasks = tasks.filter(status_timestamp__gte=request.status_timestamp_after.ToDatetime(UTC))
     return tasks
 
 
 def _seal(caller: Caller, request: ListTasksRequest) -> str:
-    """What a page token is bound to: the caller and the filters."""
+    """What a page token is bound to: the caller and the filters; size and what is shown may differ between pages."""
     filters = [request.context_id, request.status, request.status_timestamp_after.ToJsonString()]
     return codec.dumps(["a2a.list", caller.agent.pk, caller.tenant and caller.tenant.pk, caller.owner, filters])
 

@@ -9,19 +9,20 @@ from typing import Any
 
 from a2a.server.id_generator import IDGenerator, IDGeneratorContext, UUIDGenerator
 from a2a.types import SendMessageRequest
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Exists
 from django.utils import timezone
 
-from a2a_django import batches, database, entries, event_log, snapshots, statements
-from a2a_django.agents import claims, dispatch, leases
+from a2a_django import batches, database, doorbell, entries, event_log, snapshots, statements
+from a2a_django.agents import activation, claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
 from a2a_django.models import Caller, Event, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
-from a2a_django.operations import push_configs
+from a2a_django.operations import idempotency, input_modes, push_configs
+from a2a_django.operations.idempotency import Stamp
 from a2a_django.operations.reading import history_length, visible_task
 from a2a_django.protocol import codec, errors
 from a2a_django.protocol.states import INTERRUPTED, TaskState
@@ -43,22 +44,65 @@ class Accepted:
 def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
     """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
     accepted = accept(caller, request, ear)
-    return partial(_answer, accepted, immediately=request.configuration.return_immediately)
+    return partial(_answer, caller, accepted, immediately=request.configuration.return_immediately)
 
 
 def accept(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
-    """Stores message, turn and, if need be, task in one transaction, and hands the turn on after it."""
+    """Stores message, turn and, if need be, task in one transaction, and hands the turn on after it.
+
+    A message that was sent before is not stored again: this is its first send then.
+    """
     length = history_length(request.configuration)
+    input_modes.check(caller, request.message)
     push_configs.check_inline(caller, request)
-    if request.message.task_id:
-        return _follow_up(caller, request, ear, length)
-    return _new_task(caller, request, ear, length)
+    stamp = idempotency.stamp(caller, request)
+    follow_up = bool(request.message.task_id)
+    store = partial(_follow_up if follow_up else _new_task, caller, request, ear, length, stamp)
+    return _once(store, stamp, partial(_join, ear, length, follow_up=follow_up)) if stamp else store()
+
+
+def rejoin(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
+    """The first send of a message whose stream is resumed, however long ago that was; nothing is ever stored."""
+    stamp = idempotency.stamp(caller, request)
+    turn = idempotency.first_send(stamp, ever=True) if stamp else None
+    if turn is None:
+        raise errors.invalid_params(
+            ("Last-Event-ID", "resumes only what you sent under this messageId before; leave it out or SubscribeToTask")
+        )
+    return _join(ear, history_length(request.configuration), turn, follow_up=bool(request.message.task_id))
+
+
+def _once(store: Callable[[], Accepted], stamp: Stamp, join: Callable[[Turn], Accepted]) -> Accepted:
+    """What `store` takes in, or what `join` makes of the first send: the constraint on the key decides races."""
+    tries = 3  # the key may have been given free between our two statements
+    while True:
+        try:
+            return store()
+        except (IntegrityError, errors.UnsupportedOperationError) as error:  # the latter: the task has ended since
+            turn = idempotency.first_send(stamp)
+            if turn is not None:
+                return join(turn)
+            tries -= 1
+            if not (tries and isinstance(error, IntegrityError)):
+                raise
+
+
+def _join(ear: Ear, length: int | None, turn: Turn, *, follow_up: bool) -> Accepted:
+    """The first send, with the task as it is for a follow-up."""
+    ear.listen(turn.task_id)
+    ear.ring()  # there may be nothing more to come
+    if not follow_up:
+        return Accepted(turn.task_id, turn.pk, ear, length)
+    opening = snapshots.snapshot(turn.task)
+    return Accepted(turn.task_id, turn.pk, ear, length, opening.task.last_sequence, opening.text(length))
 
 
 # --- a new task
 
 
-def _new_task(caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None) -> Accepted:
+def _new_task(
+    caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None, stamp: Stamp | None
+) -> Accepted:
     message = request.message
     ids = _id_generator()
     message.context_id = message.context_id or ids.generate(IDGeneratorContext())
@@ -81,7 +125,7 @@ def _new_task(caller: Caller, request: SendMessageRequest, ear: Ear, length: int
         if running:
             _take(task)
         statements.insert([task])
-        turn = _store(caller, request, task, running=running)
+        turn = _store(caller, request, task, stamp, running=running)
     return Accepted(task.pk, turn.pk, ear, length)
 
 
@@ -96,7 +140,7 @@ def _take(task: Task) -> None:
     task.lease, task.lease_expires = leases.token(), leases.expiry()
 
 
-def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: bool) -> Turn:
+def _store(caller: Caller, request: SendMessageRequest, task: Task, stamp: Stamp | None, *, running: bool) -> Turn:
     """Writes message, turn and inline push config; the turn starts when the transaction has committed."""
     message = statements.insert_one(batches.message_row(task.pk, codec.to_data(request.message)))
     turn = statements.insert_one(
@@ -105,8 +149,11 @@ def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: 
             message=message,
             user=caller.account,
             request=_without_secrets(request),
-            context={"version": caller.version, "extensions": sorted(caller.extensions), "state": caller.state},
+            context=_context(caller),
+            activated=sorted(caller.activated),
             start_sequence=task.last_sequence,
+            idempotency_key=stamp.key if stamp else None,
+            payload_digest=stamp.digest if stamp else "",
             **(claims.running() if running else {}),
         )
     )
@@ -117,6 +164,16 @@ def _store(caller: Caller, request: SendMessageRequest, task: Task, *, running: 
     else:
         transaction.on_commit(partial(dispatch.hand, turn.pk))
     return turn
+
+
+def _context(caller: Caller) -> dict[str, Any]:
+    """What the runner rebuilds the call from."""
+    return {
+        "version": caller.version,
+        "extensions": sorted(caller.extensions),
+        "available": sorted(caller.available),
+        "state": caller.state,
+    }
 
 
 def _without_secrets(request: SendMessageRequest) -> str:
@@ -137,9 +194,10 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         executor=caller.agent.executor,
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
-        call_context=claims.call_context(caller.account, tenant, turn.context),
+        call_context=claims.call_context(caller.account, tenant, turn.context, turn.activated),
         timeout=caller.agent.turn_timeout,
-        current_task=claims.current_task(snapshots.snapshot(task), request) if task.visible else None,
+        available=caller.available,
+        current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,
         related_tasks=claims.related_tasks(task, request),
     )
 
@@ -147,7 +205,9 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
 # --- a follow-up
 
 
-def _follow_up(caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None) -> Accepted:
+def _follow_up(
+    caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None, stamp: Stamp | None
+) -> Accepted:
     message = request.message
     task = visible_task(caller, message.task_id)
     if message.context_id and message.context_id != task.context_id:
@@ -161,7 +221,9 @@ def _follow_up(caller: Caller, request: SendMessageRequest, ear: Ear, length: in
                 "The task is in a terminal state and takes no more messages; start a new one", {"taskId": task.pk}
             )
         task.refresh_from_db()
-        turn = _store(caller, request, task, running=running)
+        turn = _store(caller, request, task, stamp, running=running)
+        if task.lease and not running:
+            transaction.on_commit(partial(doorbell.ring, task.pk))  # the executor that runs may want to read it
         opening = snapshots.snapshot(task)
     return Accepted(task.pk, turn.pk, ear, length, task.last_sequence, opening.text(length))
 
@@ -181,7 +243,7 @@ def _queue_up(task: Task) -> bool:
 # --- the answer
 
 
-async def _answer(accepted: Accepted, *, immediately: bool) -> str:
+async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> str:
     """The Task at a terminal or interrupted state or when the turn has ended, or the Message (A2A 3.2.2)."""
     timeout = a2a_settings.IMMEDIATE_WAIT if immediately else a2a_settings.BLOCKING_TIMEOUT
     deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -190,6 +252,8 @@ async def _answer(accepted: Accepted, *, immediately: bool) -> str:
         rung = await accepted.ear.wait(left)
         answer = await database.requests.run(_look, accepted, immediately=immediately, now=not rung)
         if answer is not None:
+            if caller.available:
+                await database.requests.run(activation.learn, caller, accepted.turn_id)
             return answer
 
 

@@ -5,6 +5,7 @@ REST its protos.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import pydantic
@@ -28,7 +29,7 @@ from a2a.types import (
 from google.protobuf import json_format
 from google.protobuf.message import Message as ProtoMessage
 
-from a2a_django.protocol import codec, errors, schema
+from a2a_django.protocol import codec, errors, values, wire
 
 Proto = TypeVar("Proto", bound=ProtoMessage)
 Event = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArtifactUpdateEvent
@@ -36,8 +37,6 @@ Event = types.Task | types.Message | types.TaskStatusUpdateEvent | types.TaskArt
 INTERRUPTED = (types.TaskState.input_required, types.TaskState.auth_required)
 CODES = frozenset({-32700, -32600, -32601, -32602, -32603, *range(-32007, -32000), -32009})
 """The JSON-RPC error codes that its clients know, and the one for who asked for another version."""
-
-MAX_VIOLATIONS = 20
 
 
 class Method(NamedTuple):
@@ -58,9 +57,9 @@ def send_message(params: dict[str, Any]) -> SendMessageRequest:
 
 def _send_message(params: types.MessageSendParams) -> SendMessageRequest:
     request = types.SendMessageRequest(id=0, params=params)
-    if violations := [*_not_base64(params.message.parts)]:
+    if violations := list(_not_base64(params.message.parts)):
         raise errors.invalid_params(*violations)
-    return _converted(lambda: conversions.to_core_send_message_request(request), SendMessageRequest)
+    return _converted(lambda: conversions.to_core_send_message_request(request))
 
 
 def _not_base64(parts: list[types.Part]) -> Iterator[tuple[str, str]]:
@@ -68,7 +67,7 @@ def _not_base64(parts: list[types.Part]) -> Iterator[tuple[str, str]]:
     for index, part in enumerate(parts):
         file = getattr(part.root, "file", None)
         if isinstance(file, types.FileWithBytes):
-            yield from schema.base64_text(file.bytes, f"message.parts[{index}].file.bytes")
+            yield from values.base64_bytes(file.bytes, f"message.parts[{index}].file.bytes")
 
 
 def get_task(params: dict[str, Any]) -> GetTaskRequest:
@@ -90,7 +89,7 @@ def subscribe_to_task(params: dict[str, Any]) -> SubscribeToTaskRequest:
 def create_push_config(params: dict[str, Any]) -> TaskPushNotificationConfig:
     """TaskPushNotificationConfig."""
     given = _valid(types.TaskPushNotificationConfig, params)
-    return _converted(lambda: conversions.to_core_task_push_notification_config(given), TaskPushNotificationConfig)
+    return _converted(lambda: conversions.to_core_task_push_notification_config(given))
 
 
 def get_push_config(params: dict[str, Any]) -> GetTaskPushNotificationConfigRequest:
@@ -122,10 +121,12 @@ Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 
 def _valid(model: type[Model], params: dict[str, Any]) -> Model:
+    if unfit := list(islice(values.json_value(params, "params"), errors.MAX_VIOLATIONS)):
+        raise errors.invalid_params(*unfit)
     try:
         return model.model_validate(params)
     except pydantic.ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)[:MAX_VIOLATIONS]
+        found = error.errors(include_url=False, include_input=False, include_context=False)[: errors.MAX_VIOLATIONS]
         raise errors.invalid_params(*((_path(item["loc"]), item["msg"]) for item in found)) from None
 
 
@@ -135,34 +136,36 @@ def _path(location: tuple[str | int, ...]) -> str:
     return text.lstrip(".") or "params"
 
 
-def _converted(convert: Callable[[], Proto], kind: type[Proto]) -> Proto:
+def _converted(convert: Callable[[], Proto]) -> Proto:
     """What `convert` makes, checked as strictly as a request of 1.0 is."""
     try:
-        data = codec.to_data(convert())
+        made = convert()
     except (ValueError, TypeError, KeyError, RecursionError, json_format.ParseError):  # of binascii and protobuf, too
         raise errors.InvalidParamsError("The request is not one of A2A 0.3") from None
-    return codec.to_proto(data, kind)
+    return wire.checked(made)
 
 
 # --- requests of REST
 
 
-def rest_send_message(data: dict[str, Any]) -> SendMessageRequest:
+def rest_send_message(data: Any) -> SendMessageRequest:
     """A SendMessageRequest, its message called `message` or `request`, or a bare Message."""
-    wrapped = data if not data or {"message", "request"} & data.keys() else {"message": data}
+    bare = isinstance(data, dict) and {"content", "messageId", "message_id"} & data.keys()
+    wrapped = {"message": data} if bare else data
     proto = codec.to_proto(wrapped, pb.SendMessageRequest)
     return _send_message(proto_utils.FromProto.message_send_params(proto))
 
 
-def rest_create_push_config(data: dict[str, Any], task_id: str) -> TaskPushNotificationConfig:
+def rest_create_push_config(data: Any, task_id: str) -> TaskPushNotificationConfig:
     """A CreateTaskPushNotificationConfigRequest, or the TaskPushNotificationConfig that it holds."""
+    data = data if isinstance(data, dict) else {}
     given = data.get("config", data)
     holder = given if isinstance(given, dict) else {}
     found = holder.get("pushNotificationConfig") or holder.get("push_notification_config") or {}
     config = proto_utils.FromProto.push_notification_config(codec.to_proto(found, pb.PushNotificationConfig))
     config.id = config.id or data.get("configId") or data.get("config_id")
     whole = types.TaskPushNotificationConfig(task_id=task_id, push_notification_config=config)
-    return _converted(lambda: conversions.to_core_task_push_notification_config(whole), TaskPushNotificationConfig)
+    return _converted(lambda: conversions.to_core_task_push_notification_config(whole))
 
 
 # --- answers

@@ -1,4 +1,4 @@
-"""Clients of A2A 0.3, on JSON-RPC and REST (CASES 32, 33)."""
+"""Clients of A2A 0.3 (CASES 32, 33)."""
 
 import json
 import logging
@@ -18,7 +18,8 @@ CARD = "/a2a/test/.well-known/agent-card.json"
 
 @pytest.fixture
 def legacy(client):
-    """A client of 0.3 by the same binding."""
+    """A client of 0.3 by the same binding; over gRPC it knows the default agent only."""
+    Agent.objects.update(is_default=True)
     return LEGACY[client.binding](client.site, client.agent)
 
 
@@ -109,6 +110,7 @@ def test_resubscribe_to_a_task_that_has_stopped_returns_it(legacy, text):
     assert [event["task"] for event in legacy.subscribe(task["id"]).all()] == [task]
 
 
+@pytest.mark.http
 def test_resume(legacy):
     stream = legacy.stream("task working chunks:3 completed")
     first, second, *_ = list(stream)
@@ -144,7 +146,7 @@ def test_a_push_config_inside_a_send(legacy):
 def test_history_length_0_meant_all(legacy):
     task = legacy.task("task working:a working:b completed")
     assert len(legacy.get(task["id"])["history"]) > 1
-    if legacy.binding == "rest":
+    if legacy.binding != "jsonrpc":
         assert legacy.get(task["id"], historyLength=0) == task
         assert len(legacy.get(task["id"], historyLength=1)["history"]) == 1
 
@@ -171,6 +173,7 @@ def test_errors(legacy):
     assert error.value.code in ("NOT_FOUND", -32001)
 
 
+@pytest.mark.http
 def test_failures_of_executors(make_client, legacy):
     make_client("BoomFirst", slug="bad")
     with pytest.raises(Error) as error:
@@ -178,6 +181,7 @@ def test_failures_of_executors(make_client, legacy):
     assert error.value.reason == "INTERNAL_ERROR"
 
 
+@pytest.mark.http
 def test_tenants(legacy, make_tenant):
     make_tenant("acme")
     legacy = legacy.within("acme")
@@ -334,6 +338,7 @@ def test_the_old_path_of_the_card(site, make_agent, caplog):
     assert len(caplog.records) == 1
 
 
+@pytest.mark.http
 def test_the_extended_card(legacy, make_client, django_user_model):
     django_user_model.objects.create_user("ann")
     make_client("Script", slug="rich", extended_card=True)

@@ -45,6 +45,11 @@ SCENARIOS = {
         "Script",
         [("send", "task input:what?"), ("forget_context",), ("send", "completed")],
     ),
+    "a follow-up before the next status": (
+        "Script",
+        [("send", "task input:what?"), ("send_now", "artifact:a:b wait:a completed"), ("open", "a")],
+    ),
+    "what a follow-up's executor is told": ("Script", [("send", "task input:what?"), ("send", "dump completed")]),
     "three turns": ("Script", [("send", "task input:1?"), ("send", "working:x input:2?"), ("send", "completed")]),
     "artifacts over turns": ("Script", [("send", "task artifact:a:1 input:?"), ("send", "append:a:2 completed")]),
     "auth required": ("Script", [("send", "task auth:please"), ("send", "working completed")]),

@@ -215,6 +215,27 @@ def test_a_status_message_becomes_history_once_another_status_has_come(begin):
     assert snapshot(writer)["status"]["message"]["parts"] == [{"text": "three"}]
 
 
+def test_a_status_message_becomes_history_once_the_client_says_something(begin):
+    """CASES 42: the question goes before the answer, stands nowhere else then, and the old rows are as they were."""
+    writer = begin()
+    event_log.append(writer, [said_task(writer), said_status(writer, WORKING, "what?")])
+    row = stored(writer).status
+    answer = batches.message_row(writer.task_id, said("this", role="ROLE_USER"))
+    answer.save()
+    assert history(writer) == ["hi", "what?", "this"]
+    assert snapshot(writer)["status"].keys() == {"state", "timestamp"}
+    assert stored(writer).status == row
+
+    (listed,) = snapshots.snapshots([stored(writer)], artifacts=False, history=False)
+    assert json.loads(listed.text(0))["status"] == snapshot(writer)["status"]
+    before = snapshots.snapshot(stored(writer), before=answer.pk)
+    assert (before.status, len(before.history)) == (row, 1)
+
+    event_log.append(writer, [said_status(writer, WORKING, "thanks")])
+    assert history(writer) == ["hi", "what?", "this"]
+    assert snapshot(writer)["status"]["message"]["parts"] == [{"text": "thanks"}]
+
+
 def test_a_task_event_adds_only_the_messages_that_are_not_there(begin):
     """CASES 42; DESIGN 5.5"""
     writer = begin()

@@ -1,5 +1,6 @@
 """What happens when two things happen at once: one order, one terminal state, nothing twice."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -163,19 +164,6 @@ def queued_turn(client, a2a):
     return Turn.objects.get(state="queued")
 
 
-@pytest.fixture
-def no_broker(settings):
-    """Celery with a broker that is away."""
-    from celery import current_app
-
-    before = current_app.conf.broker_url
-    current_app.conf.broker_url = "amqp://guest@127.0.0.1:1//"
-    dispatch._broker_failed = -dispatch.BROKER_REST
-    yield
-    current_app.conf.broker_url = before
-    dispatch._broker_failed = -dispatch.BROKER_REST
-
-
 def test_a_broker_that_is_away_loses_nothing(client, a2a, no_broker, eventually):
     turn = queued_turn(client, a2a)
     assert state(client.get(turn.task_id)) == "SUBMITTED"
@@ -192,6 +180,28 @@ def test_a_job_that_comes_twice_runs_once(client, a2a, no_broker):
     assert one_terminal_event(turn.task_id) == "COMPLETED"
     assert Event.objects.filter(kind="artifactUpdate").count() == Artifact.objects.count() == 1
     assert Turn.objects.get().attempt == 1
+
+
+def test_a_worker_tells_the_executor_what_this_process_would(client, a2a, no_broker, eventually):
+    """CASES 42, 84: message, metadata, accepted output modes, history and related tasks."""
+    other, told = client.task("task completed"), []
+    for execution in ("inprocess", "celery"):
+        a2a(EXECUTION="inprocess")
+        task = client.task(message("task input:what?", messageId="q", contextId="c"))
+        a2a(EXECUTION=execution, IMMEDIATE_WAIT=0.01)
+        said = message("dump completed", messageId="a", taskId=task["id"], referenceTaskIds=[other["id"]])
+        client.task(said, {"a": [None]}, acceptedOutputModes=["text/html"], returnImmediately=True)
+        dispatch.run_turn(Turn.objects.latest("pk").pk)
+        eventually(lambda task=task: state(client.get(task["id"])) == "COMPLETED")
+        found = json.dumps(client.get(task["id"])["artifacts"], sort_keys=True)
+        told.append(found.replace(task["id"], "id").replace(task["status"]["timestamp"], "then"))
+
+    assert told[0] == told[1]
+    data = json.loads(told[0])[0]["parts"][0]["data"]
+    assert data["configuration"]["acceptedOutputModes"] == ["text/html"]
+    assert words(data["task"]) == ["task input:what?"]
+    assert data["task"]["status"]["message"]["parts"] == [{"text": "what?"}]
+    assert [task["id"] for task in data["related"]] == [other["id"]]
 
 
 def test_a_job_for_an_ended_task_is_a_no_op(client, a2a, no_broker):

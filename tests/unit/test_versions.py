@@ -58,3 +58,36 @@ def test_the_answer_does_not_repeat_a_long_header():
 def test_extensions_are_split_and_trimmed(headers, uris):
     """CASES 35"""
     assert versions.extensions(headers) == frozenset(uris)
+
+
+def test_required_extensions():
+    """CASES 35"""
+    offers = {"urn:b": True, "urn:a": True, "urn:c": False}
+    versions.require({"urn:a", "urn:b", "urn:x"}, offers)
+    versions.require(set(), {"urn:c": False})
+    with pytest.raises(errors.ExtensionSupportRequiredError, match="A2A-Extensions: urn:a,urn:b") as caught:
+        versions.require({"urn:c"}, offers)
+    assert caught.value.data == {"requiredExtensions": "urn:a,urn:b"}
+
+
+@pytest.mark.parametrize(("given", "uris"), [
+    (None, []),
+    ("", []),
+    ("urn:a", ["urn:a"]),
+    ({"urn:a", "urn:b"}, ["urn:a", "urn:b"]),
+    (frozenset(["urn:a"]), ["urn:a"]),
+    (["urn:b", "urn:a", "urn:a"], ["urn:a", "urn:b"]),
+    (("urn:a", 5), ["5", "urn:a"]),
+    ({"urn:a": 1}.keys(), ["urn:a"]),
+    (5, ["5"]),
+])  # fmt: skip
+def test_what_is_put_into_the_state_as_activated(given, uris):
+    assert versions.activated({versions.ACTIVATED: given}) == frozenset(uris)
+    assert versions.activated({}) == frozenset()
+
+
+def test_the_answer_names_activated_extensions_in_order():
+    """CASES 35; a 0.3 client knows another header."""
+    assert versions.tell(frozenset(), "1.0") == versions.tell(frozenset(), "0.3") == {}
+    assert versions.tell({"urn:b", "urn:a"}, "1.0") == {"A2A-Extensions": "urn:a,urn:b"}
+    assert versions.tell({"urn:b"}, "0.3") == {"A2A-Extensions": "urn:b", "X-A2A-Extensions": "urn:b"}
