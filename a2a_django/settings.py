@@ -78,6 +78,8 @@ class A2ASettings:
     """Dotted paths of executor classes that staff may choose, besides those registered by name."""
     LEASE_SECONDS: float = 30
     """How long a process may be silent before its running turns count as abandoned."""
+    RECOVERY_SECONDS: float = 10
+    """How often each process looks for turns that dead processes held, besides `manage.py a2a_recover`."""
     MAX_ATTEMPTS: int = 3
     """How often a turn of a restartable agent is tried before its task fails."""
     REDISPATCH_SECONDS: float = 60

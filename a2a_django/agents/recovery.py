@@ -128,7 +128,7 @@ async def _look() -> None:
     await database.log.run(recover)
 
 
-doorbell.duty("Recovery", "LEASE_SECONDS", _look, 1 / 3)
+doorbell.duty("Recovery", "RECOVERY_SECONDS", _look)
 
 
 @shared_task(name="a2a_django.recover", ignore_result=True)
