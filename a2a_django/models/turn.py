@@ -40,6 +40,7 @@ class Turn(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True, help_text="host:process that ran it.")
     start_sequence = models.PositiveIntegerField(default=0, help_text="The task's newest event when it started.")
+    end_sequence = models.PositiveIntegerField(null=True, blank=True, help_text="The newest event when it ended.")
     idempotency_key = models.CharField(  # noqa: DJ001  NULLs don't collide in a unique constraint
         max_length=64, null=True, blank=True, help_text="Digest of caller, task and message id."
     )

@@ -6,7 +6,8 @@ from functools import cache, reduce
 from operator import or_
 from typing import Any
 
-from django.db.models import Exists, Q
+from django.db.models import Q, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from a2a_django import database, statements
 from a2a_django.database import Gathered
@@ -18,6 +19,8 @@ from a2a_django.statements import Select
 
 CHUNK = 500
 """Events that one look takes at the most."""
+
+NEVER = 2**31 - 1  # beyond all sequences
 
 TOGETHER = 16  # looks of one query: three parameters each, see statements.FEW
 
@@ -36,11 +39,15 @@ class _Look:
     over: bool = False
     error: Exception | None = None
 
-    def take(self, rows: Sequence[tuple[int, str, str]], *, ended: bool) -> None:
-        """Takes the (sequence, body, state) that were found, up to one that ends the stream."""
-        end = next((place for place, (_, _, state) in enumerate(rows) if state in self.ends), None)
-        self.over = end is not None or (bool(rows) and ended and len(rows) < CHUNK)
-        self.found = [(sequence, body) for sequence, body, _ in (rows if end is None else rows[: end + 1])]
+    def take(self, rows: Sequence[tuple[int, str, str]], until: int | None) -> None:
+        """Takes the (sequence, body, state) that were found, up to one that ends the stream.
+
+        `until` is the last event of the turn, if that has ended: what follows is another's.
+        """
+        own = [row for row in rows if until is None or row[0] <= until]
+        end = next((place for place, (_, _, state) in enumerate(own) if state in self.ends), None)
+        self.over = end is not None or (bool(own) and until is not None and (len(own) < CHUNK or own[-1][0] == until))
+        self.found = [(sequence, body) for sequence, body, _ in (own if end is None else own[: end + 1])]
 
 
 async def look(
@@ -85,7 +92,7 @@ def _look_at_one(asked: _Look) -> None:
 
 def _read(asked: _Look) -> None:
     rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
-    asked.take([row[:3] for row in rows], ended=bool(rows) and rows[-1][3])
+    asked.take([row[:3] for row in rows], until=rows[-1][3] if rows else None)
 
 
 def _has_ended(asked: _Look) -> bool:
@@ -98,6 +105,11 @@ def _has_ended(asked: _Look) -> bool:
     return state in ENDED
 
 
+def _ended_turns() -> Any:
+    """Turns that have ended, each `until` its last event; one that was never run has none of its own."""
+    return Turn.objects.filter(state__in=ENDED).annotate(until=Coalesce("end_sequence", Value(NEVER)))
+
+
 _TURN = Select(
     Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
 )
@@ -105,8 +117,8 @@ _EVENTS = Select(
     Event,
     lambda task_id, after, turn_id: (
         Event.objects.after(task_id, after)
-        .annotate(over=Exists(Turn.objects.filter(pk=turn_id, state__in=ENDED)))
-        .values_list("sequence", "body", "state", "over")[:CHUNK]
+        .annotate(until=Subquery(_ended_turns().filter(pk=turn_id).values("until")))
+        .values_list("sequence", "body", "state", "until")[:CHUNK]
     ),
 )
 
@@ -118,24 +130,21 @@ def _look_at_many(asked: Sequence[_Look]) -> None:
     """Fills in what two queries find for all. Turns are read first: a stream can't close before its last event."""
     padded = statements.padded(asked)
     size = len(padded)
-    running = {turn for (turn,) in _running(size).rows(*(one.turn_id or 0 for one in padded))}
+    until = dict(_ended(size).rows(*(one.turn_id or 0 for one in padded)))
     ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
         own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
-        ended = one.turn_id is not None and one.turn_id not in running
-        one.take(own, ended=ended)
-        if not own and (ended or one.turn_id is None):
+        one.take(own, until.get(one.turn_id))
+        if not one.found and (one.turn_id is None or one.turn_id in until):
             _look_at_one(one)
 
 
 @cache
-def _running(size: int) -> Select[Turn]:
-    """Those of the turns that have not ended."""
+def _ended(size: int) -> Select[Turn]:
+    """Those of the turns that have ended: (id, last event)."""
     return Select(
-        Turn,
-        lambda *turns: Turn.objects.filter(pk__in=turns).exclude(state__in=ENDED).order_by().values_list("pk"),
-        arity=size,
+        Turn, lambda *turns: _ended_turns().filter(pk__in=turns).order_by().values_list("pk", "until"), arity=size
     )
 
 
