@@ -78,6 +78,10 @@ class A2ASettings:
     """Dotted paths of executor classes that staff may choose, besides those registered by name."""
     LEASE_SECONDS: float = 30
     """How long a process may be silent before its running turns count as abandoned."""
+    MAX_ATTEMPTS: int = 3
+    """How often a turn of a restartable agent is tried before its task fails."""
+    REDISPATCH_SECONDS: float = 60
+    """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
     CANCEL_TIMEOUT: float = 5
     """Seconds an executor has to obey a cancel before the task is ended without it."""
     IMMEDIATE_WAIT: float = 0.5

@@ -17,8 +17,8 @@ from a2a_django.settings import a2a_settings
 app_name = "a2a_django"
 
 PREFIX = re.escape(a2a_settings.PATH.strip("/"))
+BELOW = r"(?:/[\s\S]*)?" if PREFIX else r"[\s\S]*"
 AGENT = (f"^{PREFIX}/" if PREFIX else "^") + r"(?P<agent>[-\w]+)"
-BELOW = rf"^{PREFIX}(?:/[\s\S]*)?$" if PREFIX else r"^[\s\S]*$"
 IN_TENANT = r"(?:/(?P<tenant>[-\w]+))?"
 TASK = r"tasks/(?P<task_id>[^/:\0]+)"
 CONFIG = r"/(?P<config_id>[^/\0]+)"
@@ -77,5 +77,5 @@ urlpatterns = [
     *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),
-    re_path(BELOW, transaction.non_atomic_requests(rest.NotFound.as_view())),
+    re_path(f"^{PREFIX}{BELOW}$", transaction.non_atomic_requests(rest.NotFound.as_view())),
 ]

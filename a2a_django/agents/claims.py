@@ -64,6 +64,7 @@ class Claim:
     writer: Writer
     request: SendMessageRequest
     call_context: ServerCallContext
+    timeout: float | None = None  # seconds
     available: frozenset[str] = frozenset()  # the extensions that may be activated
     current_task: ProtoTask | None = None
     related_tasks: list[ProtoTask] = field(default_factory=list)
@@ -84,9 +85,8 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, activated, key, message_id, body, executor, tenant)] = _ASKED.rows(
-            turn_id
-        )
+        found = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, activated, key, message_id, body, executor, timeout, tenant)] = found
         [task] = TASKS.objects(task_id)
         if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
@@ -97,6 +97,7 @@ def claim(turn_id: int) -> Claim | None:
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context, activated),
+        timeout=timeout,
         available=frozenset(context.get("available", ())),
         current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
@@ -136,6 +137,7 @@ _ASKED = Select(
             "message__message_id",
             "message__body",
             "task__agent__executor",
+            "task__agent__turn_timeout",
             "task__tenant__slug",
         )
     ),

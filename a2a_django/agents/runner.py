@@ -34,6 +34,10 @@ REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
 NEUTRAL = "The agent could not complete the task."
 
 
+class TurnTimeoutError(Exception):
+    """An executor has not come to an end in time."""
+
+
 async def run(claim: Claim) -> None:
     """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it."""
     async with ThreadSensitiveContext() as context:
@@ -60,7 +64,7 @@ class _Run:
         self.blocking = registry.blocks(claim.executor)
         self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
         self.mailbox = Mailbox(claim.turn_id, self.writer)
-        self.held = Held(self.writer.task_id, self.writer.lease)
+        self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
         self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
@@ -77,7 +81,7 @@ class _Run:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
-                await self._append(*self._failing(error, []))
+                await self._append(*self._failing(error, self.speech.take()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
@@ -139,6 +143,8 @@ class _Run:
         """Looks at what the lease's watch has found."""
         if self.held.lost:
             raise FencedError
+        if self.held.timed_out:
+            raise TurnTimeoutError(f"The turn ran longer than its agent's turn_timeout, {self.claim.timeout:g} s")
         if self.held.cancel_requested and self.canceling is None:
             self.canceling = self._start(self._cancel())
         if self.held.renewed != self.rested:
@@ -197,7 +203,7 @@ class _Run:
         error = self._failure()
         ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
         if self.canceled:
-            return said + ([] if ended else [self._status(TaskState.CANCELED)]), self._end()
+            return said + ([] if ended else [self._canceled()]), self._end()
         if error is None:
             return said + self.speech.answer(), self._end()
         if ended:
@@ -232,17 +238,10 @@ class _Run:
     def _failed(self, public: errors.A2AError) -> Entry:
         meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
         text = accidents.clean(public.message) if meant else NEUTRAL
-        message = {
-            "messageId": f"{self.claim.turn_id}-failed",
-            "contextId": self.writer.context_id,
-            "taskId": self.writer.task_id,
-            "role": "ROLE_AGENT",
-            "parts": [{"text": text}],
-        }
-        return self._status(TaskState.FAILED, message)
+        return entries.failed(self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed", text)
 
-    def _status(self, state: TaskState, message: dict[str, Any] | None = None) -> Entry:
-        return entries.status(self.writer.task_id, self.writer.context_id, state, message)
+    def _canceled(self) -> Entry:
+        return entries.status(self.writer.task_id, self.writer.context_id, TaskState.CANCELED)
 
     async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
         """Cancels what still runs; an executor that clings on is left behind, unheard."""

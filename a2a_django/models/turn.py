@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from a2a_django.models.message import Message
 from a2a_django.models.task import Task
@@ -47,6 +48,7 @@ class Turn(models.Model):
     answer = models.JSONField(null=True, blank=True, help_text="The error that the caller gets instead of a task.")
     error = models.TextField(blank=True, help_text="For staff: what went wrong. Never sent to a client.")
     created_at = models.DateTimeField(auto_now_add=True)
+    handed_at = models.DateTimeField(default=timezone.now, help_text="When it was last handed on to be run.")
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

@@ -182,7 +182,6 @@ def work():
     done = threading.Event()
     doorbell.keeper().loop.call_soon_threadsafe(done.set)
     assert done.wait(20)
-    leases._renewing()
     leases._held["x"] = None
     commits._appends._next = object()
     return kept
