@@ -52,6 +52,7 @@ def _object(data: Any, descriptor: Descriptor, path: str, client: bool) -> Itera
         yield path or descriptor.name, "must be an object"
         return
     fields, required, choices = _layout(descriptor, client)
+    yield from _strange_names(data.keys() - fields.keys(), path or descriptor.name)
     given: dict[str, Field] = {}
     named: set[str] = set()
     for key, value in data.items():
@@ -70,6 +71,13 @@ def _object(data: Any, descriptor: Descriptor, path: str, client: bool) -> Itera
             yield f"{path}.{name}" if path else name, "is required"
     for choice in choices:
         yield from _choice(descriptor, choice, [name for name, field in given.items() if field.oneof == choice], path)
+
+
+def _strange_names(unknown: Iterable[str], where: str) -> Iterator[Violation]:
+    """Unknown names are ignored, but for those that protobuf could not even look for."""
+    for name in sorted(unknown):
+        if wrong := values.flaw(name):
+            yield where, f"has a name that {wrong}"
 
 
 def _choice(descriptor: Descriptor, choice: str, chosen: list[str], path: str) -> Iterator[Violation]:
@@ -132,7 +140,7 @@ def _checker(proto: FieldDescriptor, client: bool) -> Check:
             return _well_known(message.full_name, client)
         return lambda value, where: _object(value, message, where, client)
     if enum is not None:
-        return lambda value, where: _enum(value, enum, where)
+        return _enum(enum)
     if client and proto.full_name.endswith(".Part.url"):
         return values.url
     if length := _by_name(proto, _MAX_LENGTH):
@@ -155,13 +163,16 @@ def _well_known(name: str, client: bool) -> Check:
     return values.an_object(check) if name == "google.protobuf.Struct" else check
 
 
-def _enum(value: Any, enum: EnumDescriptor, where: str) -> Iterator[Violation]:
-    known = enum.values_by_number.get(value) if type(value) is int else None
-    if isinstance(value, str):
-        known = enum.values_by_name.get(value)
-    if known is None or known.number == 0:
-        names = ", ".join(item.name for item in enum.values if item.number)
-        yield where, f"is not one of {names}"
+def _enum(enum: EnumDescriptor) -> Check:
+    """The names and numbers of `enum`, but for what stands for none."""
+    names = [item.name for item in enum.values if item.number]
+    numbers = [item.number for item in enum.values if item.number]
+
+    def check(value: Any, where: str) -> Iterator[Violation]:
+        if value not in (names if isinstance(value, str) else numbers if type(value) is int else ()):
+            yield where, f"is not one of {', '.join(names)}"
+
+    return check
 
 
 _WELL_KNOWN = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.Timestamp")
