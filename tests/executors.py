@@ -6,6 +6,7 @@ In process, a test waits for an executor to come to `wait:<name>` and lets it go
 
 import asyncio
 import contextlib
+import json
 import time
 from collections import defaultdict
 from concurrent.futures import Future, InvalidStateError
@@ -141,6 +142,11 @@ class Stage:
         """`append:<id>:<text>`"""
         name, _, text = argument.partition(":")
         await self.chunk(name, Part(text=text), append=True)
+
+    async def do_piece(self, argument):
+        """`piece:<an artifact event as JSON, without ids and spaces>`"""
+        ids = {"taskId": self.context.task_id, "contextId": self.context.context_id}
+        await self.say(ParseDict(json.loads(argument) | ids, TaskArtifactUpdateEvent()))
 
     async def do_chunks(self, number):
         """`chunks:<n>`, or `chunks:<n>:<seconds between them>`: one artifact, 20 characters each."""

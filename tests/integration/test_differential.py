@@ -26,6 +26,21 @@ KINDS = {
     "TaskArtifactUpdateEvent": "artifactUpdate",
 }
 
+PIECES = " ".join(
+    f"piece:{json.dumps(piece, separators=(',', ':'))}"
+    for piece in (
+        {"artifact": {"artifactId": "a", "name": "n", "parts": [{"text": "1"}], "metadata": {"k": [1], "l": 1}}},
+        {"artifact": {"artifactId": "b", "parts": [{"data": {"x": None}}], "extensions": ["urn:x"]}},
+        {
+            "artifact": {"artifactId": "a", "name": "other", "parts": [{"text": "2"}], "metadata": {"k": [2], "m": 1}},
+            "append": True,
+            "metadata": {"of": "the_event"},
+        },
+        {"artifact": {"artifactId": "a", "parts": [{"url": "https://x.y/"}]}, "append": True, "lastChunk": True},
+        {"artifact": {"artifactId": "b", "parts": [{"text": "new"}]}, "lastChunk": True},
+    )
+)
+
 # name: (executor, [(operation, *arguments), …]); after the last one the task is read.
 SCENARIOS = {
     "complete": ("Script", [("send", "task working artifact:a:one append:a:two completed:done")]),
@@ -33,6 +48,11 @@ SCENARIOS = {
     "complete in a stream": ("Script", [("stream", "task working artifact:a:one append:a:two completed:done")]),
     "chunks in a stream": ("Script", [("stream", "task chunks:30 completed")]),
     "artifacts replaced and mixed": ("Script", [("send", "task artifact:a:1 artifact:b:2 artifact:a:3 completed")]),
+    "artifacts in pieces": ("Script", [("stream", f"task {PIECES} completed")]),
+    "artifacts in pieces over turns": (
+        "Script",
+        [("send", f"task {PIECES} input:more?"), ("send", f"{PIECES} completed")],
+    ),
     "status messages become history": ("Script", [("send", "task working:one working:two completed:three")]),
     "failed by the executor": ("Script", [("stream", "task working failed:sorry")]),
     "rejected": ("Script", [("send", "task rejected:no")]),
