@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from a2a_django import entries, snapshots
 from a2a_django.entries import Entry
@@ -13,6 +13,13 @@ from a2a_django.protocol.states import TERMINAL, TaskState
 
 FOLD_AT_ONCE = 200
 """Up to so many artifact events, the append that ends a new task's first turn writes its Artifact rows too."""
+
+
+class Activated(NamedTuple):
+    """The extensions that take part in a turn by now."""
+
+    turn_id: int
+    uris: list[str]
 
 
 @dataclass
@@ -34,6 +41,7 @@ class Writer:
     metadata: dict[str, Any] = field(default_factory=dict)
     message_ids: set[str] = field(default_factory=set)
     unfolded: list[tuple[int, Entry]] | None = None
+    activated: Activated | None = None  # goes with the next append
 
     def stand_at(self, task: Task) -> "Writer":
         """This writer, brought to what the row says."""
@@ -73,6 +81,7 @@ class Batch:
     metadata: dict[str, Any]
     end: End | None = None
     release: bool = False
+    activated: Activated | None = None
     changes: dict[str, Any] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     entries: list[tuple[int, Entry]] = field(default_factory=list)
@@ -97,7 +106,8 @@ class Batch:
 
 def plan(writer: Writer, said: Iterable[Entry], end: End | None = None, *, release: bool = False) -> Batch:
     """What appending `said` writes; `end` ends a turn with it, and gives the lease up as `release` does."""
-    batch = Batch(writer, writer.visible, writer.metadata, end=end, release=release or end is not None)
+    release = release or end is not None
+    batch = Batch(writer, writer.visible, writer.metadata, end, release, activated=writer.activated)
     if end and end.answer and not writer.visible:
         batch.changes["state"] = TaskState.FAILED
         return batch
@@ -193,7 +203,7 @@ def artifact_rows(batch: Batch) -> list[Artifact] | None:
 def move(batch: Batch) -> None:
     """Has the writer stand behind `batch`, which is written."""
     writer = batch.writer
-    writer.unfolded, writer.unsure = batch.unfolded(), False
+    writer.unfolded, writer.unsure, writer.activated = batch.unfolded(), False, None
     writer.sequence, writer.visible, writer.metadata = batch.sequence, batch.visible, batch.metadata
     writer.terminal = batch.changes.get("state", "") in TERMINAL or writer.terminal
     writer.message_ids.update(message.message_id for message in batch.messages)

@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -16,7 +17,9 @@ from a2a_django.settings import A2ASettings, a2a_settings
 
 HOOKS = ("CONTEXT_BUILDER", "OWNER_RESOLVER", "ID_GENERATOR", "REQUEST_CONTEXT_BUILDER", "CARD_MODIFIER")
 EXECUTIONS = ("inprocess", "celery")
-MAY_BE_ZERO = frozenset({"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IMMEDIATE_WAIT"})
+MAY_BE_ZERO = frozenset(
+    {"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IDEMPOTENCY_SECONDS", "IMMEDIATE_WAIT"}
+)
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", type(None): "None"}
 
 
@@ -28,7 +31,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
         return [checks.Error("A2A must be a dict.", hint="Write A2A = {}: every key has a default.", id="a2a.E001")]
     found = [*unknown_keys(given), *wrong_types(given), *wrong_execution()]
     wrong = {message.obj for message in found}
-    return [*found, *wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *sqlite_that_locks()]
+    found += [] if "BASE_URL" in wrong else [*wrong_base_url()]
+    return [*found, *wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *any_host(), *sqlite_that_locks()]
 
 
 def unknown_keys(given: dict[Any, Any]) -> Iterator[checks.CheckMessage]:
@@ -87,6 +91,36 @@ def wrong_execution() -> Iterator[checks.CheckMessage]:
         )
 
 
+def wrong_base_url() -> Iterator[checks.CheckMessage]:
+    """A BASE_URL that makes no URL when a path is put behind it, or the wrong one."""
+    base, script_name = a2a_settings.BASE_URL, (settings.FORCE_SCRIPT_NAME or "").rstrip("/")
+    if not base:
+        return
+    if not _is_address(base):
+        yield checks.Error(
+            f"A2A['BASE_URL'] is {base!r}, which is no address to put before a path.",
+            hint='Write it like "https://agents.example.com", with a path only where the proxy takes that away.',
+            obj="BASE_URL",
+            id="a2a.E005",
+        )
+    elif script_name and base.rstrip("/").endswith(script_name):
+        yield checks.Warning(
+            f"Agent cards have {script_name!r} twice in their URLs: A2A['BASE_URL'] is put before paths that begin "
+            "with FORCE_SCRIPT_NAME.",
+            hint=f"Leave {script_name!r} out of BASE_URL.",
+            obj="BASE_URL",
+            id="a2a.W005",
+        )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+    except ValueError:
+        return False
+
+
 def wrong_imports(given: dict[Any, Any], skip: set[Any]) -> Iterator[checks.CheckMessage]:
     """Dotted paths that lead nowhere."""
     lists = [name for name in sorted(A2ASettings.names()) if name.endswith("_CLASSES")]
@@ -138,6 +172,17 @@ def no_asgi() -> Iterator[checks.CheckMessage]:
             hint="Serve the site by ASGI and set ASGI_APPLICATION to the application that with_streaming() made; "
             "or set A2A['STREAMING'] = False.",
             id="a2a.W003",
+        )
+
+
+def any_host() -> Iterator[checks.CheckMessage]:
+    """A public site whose cards name whatever host a request claims to be for."""
+    if "*" in settings.ALLOWED_HOSTS and not a2a_settings.BASE_URL and not settings.DEBUG:
+        yield checks.Warning(
+            "ALLOWED_HOSTS has “*”, and A2A['BASE_URL'] is empty: agent cards send clients to whatever host a request "
+            "claims to be for.",
+            hint="Set A2A['BASE_URL'] to the site's public address, or list its hosts in ALLOWED_HOSTS.",
+            id="a2a.W006",
         )
 
 

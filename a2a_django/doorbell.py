@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
@@ -99,6 +99,20 @@ def _set_all(events: Iterable[asyncio.Event]) -> None:
         event.set()
 
 
+class Duty(NamedTuple):
+    """What a keeper does every `share` of A2A[`setting`] seconds; `name` is for the log."""
+
+    name: str
+    setting: str
+    work: Callable[[], Awaitable[None]]
+    share: float = 1.0
+
+
+def duty(name: str, setting: str, work: Callable[[], Awaitable[None]], share: float = 1.0) -> None:
+    """Has the keeper of each process await `work()` again and again; called when a module is imported."""
+    _duties.append(Duty(name, setting, work, share))
+
+
 class Keeper:
     """The thread, its loop, and what it does again and again."""
 
@@ -113,7 +127,8 @@ class Keeper:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.call_soon(self.repeat, "LOOK_SECONDS", self._look)
+        for duty in (Duty("Looking for news", "LOOK_SECONDS", self._look), *_duties):
+            self.loop.call_soon(self._start, self._repeat(duty))
         if _layer() is not None:
             self.loop.call_soon(self._start, self._hear())
         self.loop.run_forever()
@@ -123,17 +138,13 @@ class Keeper:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def repeat(self, setting: str, work: Callable[[], Awaitable[None]], share: float = 1.0) -> None:
-        """Awaits `work()` every `share` of A2A[`setting`] seconds, in the keeper's loop, for ever."""
-        self._start(self._repeat(setting, work, share))
-
-    async def _repeat(self, setting: str, work: Callable[[], Awaitable[None]], share: float) -> None:
+    async def _repeat(self, duty: Duty) -> None:
         while True:
-            await asyncio.sleep(getattr(a2a_settings, setting) * share)
+            await asyncio.sleep(getattr(a2a_settings, duty.setting) * duty.share)
             try:
-                await work()
+                await duty.work()
             except Exception as error:
-                log.warning("Could not look for news, trying again: %s", type(error).__name__)
+                log.warning("%s failed and is tried again: %s", duty.name, type(error).__name__)
 
     # --- telling other processes
 
@@ -205,6 +216,7 @@ def _layer() -> Any:
 
 # --- this process
 
+_duties: list[Duty] = []
 _lock = threading.Lock()
 _ears: dict[str, "weakref.WeakSet[Ear]"] = {}
 _keeper: Keeper | None = None

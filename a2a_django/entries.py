@@ -42,6 +42,18 @@ def status(task_id: str, context_id: str, state: TaskState, message: dict[str, A
     return entry(Kind.STATUS, {"taskId": task_id, "contextId": context_id, "status": content})
 
 
+def failed(task_id: str, context_id: str, message_id: str, text: str) -> Entry:
+    """The status update that ends a task FAILED, and tells the client `text`."""
+    message = {
+        "messageId": message_id,
+        "contextId": context_id,
+        "taskId": task_id,
+        "role": "ROLE_AGENT",
+        "parts": [{"text": text}],
+    }
+    return status(task_id, context_id, TaskState.FAILED, message)
+
+
 def submitted(task_id: str, context_id: str, opening: str) -> Entry:
     """The Task, SUBMITTED, for an executor that begins with a status or an artifact, or that hasn't begun.
 

@@ -107,8 +107,10 @@ def _commit(planned: Sequence[Batch]) -> list[bool]:
         statements.insert([message for batch in mine for message in batch.messages])
         statements.insert([row for batch in mine if batch.release for row in batches.artifact_rows(batch) or ()])
         for batch in mine:
+            if batch.activated:
+                _ACTIVATE.run(batch.activated.turn_id, codec.dumps(batch.activated.uris))
             if batch.end:
-                _end_turns(batch.end, batch.writer)
+                _end_turns(batch.end, batch)
         transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in mine)))
     return written
 
@@ -170,20 +172,24 @@ def _update_of_mine(columns: tuple[str, ...], *, live: bool, release: bool) -> U
     return Update(Task, build, arity=4 + len(columns))
 
 
-def _end_turns(end: End, writer: Writer) -> None:
+_ACTIVATE = Update(Turn, lambda turn_id, uris: (Turn.objects.filter(pk=turn_id), {"activated": uris}))
+
+
+def _end_turns(end: End, batch: Batch) -> None:
     """Ends the turn and those that are part of it."""
-    state = TurnState.FAILED if end.failed else TurnState.DONE
+    state, writer = TurnState.FAILED if end.failed else TurnState.DONE, batch.writer
+    answer = codec.dumps(end.answer) if end.answer else None
     for turn_id in (end.turn_id, *end.absorbed):
-        _END_TURN.run(turn_id, state.value, end.error, codec.dumps(end.answer) if end.answer else None)
+        _END_TURN.run(turn_id, state.value, batch.sequence, end.error, answer)
     if writer.crowded:  # what was taken but has not reached the executor gets a turn of its own
         Turn.objects.filter(task=writer.task_id, state=TurnState.RUNNING).update(state=TurnState.QUEUED)
 
 
 _END_TURN = Update(
     Turn,
-    lambda turn_id, state, error, answer: (
+    lambda turn_id, state, sequence, error, answer: (
         Turn.objects.filter(pk=turn_id),
-        {"state": state, "ended_at": Now(), "error": error, "answer": answer},
+        {"state": state, "end_sequence": sequence, "ended_at": Now(), "error": error, "answer": answer},
     ),
 )
 

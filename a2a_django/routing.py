@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, cast
+from urllib.parse import quote
 
 from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
@@ -11,9 +12,11 @@ from django.http.response import HttpResponseBase
 from django.urls import set_script_prefix
 
 from a2a_django import database
+from a2a_django.bindings import refusals
 from a2a_django.bindings.handover import Handover, Receive, Send
 from a2a_django.settings import a2a_settings
 
+_ASCII = bytes(range(0x21, 0x7F))  # Django answers other bytes in a query string with a page of its own
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
@@ -24,6 +27,7 @@ def with_streaming(application: Application) -> Application:
     async def with_follow_up(scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or a2a_settings.PATH not in scope["path"]:
             return await application(scope, receive, send)
+        scope = {**scope, "query_string": quote(scope.get("query_string", b""), safe=_ASCII).encode()}
         handover = scope["a2a_django"] = Handover()
         await answer(scope, handover.listen(receive), handover.filter(send))
         if handover.follow_up is not None and not handover.left:
@@ -59,6 +63,8 @@ class OneHopHandler(ASGIHandler):
         request_started.send(sender=self.__class__, scope=scope)
         request, refusal = self.create_request(scope, body)
         response: Any = self.get_response(request) if request is not None else refusal
+        if request is not None:
+            refusals.restate(request, response)
         response._handler_class = self.__class__
         if not response.streaming:
             database.keep_connections()  # `request_finished` would close those that were opened just now

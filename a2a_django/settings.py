@@ -15,9 +15,17 @@ class A2ASettings:
 
     # --- where things are
     PATH: str = "a2a/"
-    """Below which path the agents stand, relative to where the site includes `a2a_django.urls`."""
+    """Below which path the agents stand, relative to where the site includes `a2a_django.urls`.
+
+    What is not found below it gets a JSON 404. So set it to "" only where that include has a path of its own.
+    """
     BASE_URL: str = ""
-    """`https://agents.example.com`, put before the paths in agent cards; empty takes the request's host."""
+    """`https://agents.example.com`, put before the paths in agent cards.
+
+    These paths begin with the script name (SCRIPT_NAME, root_path, FORCE_SCRIPT_NAME) where Django has one, so name
+    here only what Django doesn't know: a prefix that the proxy takes away. Empty takes scheme and host of the request,
+    which needs ALLOWED_HOSTS and, behind a proxy, SECURE_PROXY_SSL_HEADER and USE_X_FORWARDED_HOST.
+    """
     AGENT_CARD_PATH: str = ".well-known/agent-card.json"
     """Path of an agent's card, below the site for the default agent and below each agent's own URL."""
     AGENT_CARD_MAX_AGE: int = 300
@@ -50,7 +58,10 @@ class A2ASettings:
 
     # --- hooks, named and shaped as the a2a-sdk's parameters; dotted paths or objects
     CONTEXT_BUILDER: Any = None
-    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored."""
+    """`f(request, call_context) -> call_context | None`, sync or async, before anything is stored.
+
+    What it puts into `call_context.state` as JSON reaches the executor; `"a2a_activated_extensions"` is a set of URIs.
+    """
     OWNER_RESOLVER: Any = None
     """`f(call_context) -> str`: whose tasks the caller sees; default the user's primary key."""
     ID_GENERATOR: Any = None
@@ -67,6 +78,12 @@ class A2ASettings:
     """Dotted paths of executor classes that staff may choose, besides those registered by name."""
     LEASE_SECONDS: float = 30
     """How long a process may be silent before its running turns count as abandoned."""
+    RECOVERY_SECONDS: float = 10
+    """How often each process looks for turns that dead processes held, besides `manage.py a2a_recover`."""
+    MAX_ATTEMPTS: int = 3
+    """How often a turn of a restartable agent is tried before its task fails."""
+    REDISPATCH_SECONDS: float = 60
+    """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
     CANCEL_TIMEOUT: float = 5
     """Seconds an executor has to obey a cancel before the task is ended without it."""
     IMMEDIATE_WAIT: float = 0.5

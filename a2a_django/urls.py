@@ -4,19 +4,21 @@ Every path answers with and without a trailing slash, and what is not ours below
 that no POST is ever redirected.
 """
 
+import re
 from typing import Any
 
 from django.db import transaction
 from django.urls import URLPattern, re_path
 
-from a2a_django.bindings import cards, jsonrpc, rest
+from a2a_django.bindings import cards, jsonrpc, rest, v0_3
 from a2a_django.bindings.views import A2AView
 from a2a_django.settings import a2a_settings
 
 app_name = "a2a_django"
 
-PREFIX = a2a_settings.PATH.strip("/")
-AGENT = rf"^{PREFIX}/(?P<agent>[-\w]+)"
+PREFIX = re.escape(a2a_settings.PATH.strip("/"))
+BELOW = r"(?:/[\s\S]*)?" if PREFIX else r"[\s\S]*"
+AGENT = (f"^{PREFIX}/" if PREFIX else "^") + r"(?P<agent>[-\w]+)"
 IN_TENANT = r"(?:/(?P<tenant>[-\w]+))?"
 TASK = r"tasks/(?P<task_id>[^/:\0]+)"
 CONFIG = r"/(?P<config_id>[^/\0]+)"
@@ -45,17 +47,35 @@ def _rest() -> list[URLPattern]:
     ]
 
 
-def _card(route: str, name: str) -> URLPattern:
-    return _path(route + a2a_settings.AGENT_CARD_PATH.strip("/").replace(".", r"\."), cards.AgentCardView, name)
+def _legacy_rest() -> list[URLPattern]:
+    return [
+        _of_agent("v1/message:send", v0_3.SendMessage, "v0_3-send-message"),
+        _of_agent("v1/message:stream", v0_3.SendStreamingMessage, "v0_3-send-streaming-message"),
+        _of_agent(f"v1/{TASK}", v0_3.Task, "v0_3-task"),
+        _of_agent(f"v1/{TASK}:cancel", v0_3.CancelTask, "v0_3-cancel-task"),
+        _of_agent(f"v1/{TASK}:subscribe", v0_3.SubscribeToTask, "v0_3-subscribe-to-task"),
+        _of_agent(f"v1/{TASK}/pushNotificationConfigs", v0_3.PushConfigs, "v0_3-push-configs"),
+        _of_agent(f"v1/{TASK}/pushNotificationConfigs{CONFIG}", v0_3.PushConfig, "v0_3-push-config"),
+        _of_agent("v1/card", v0_3.ExtendedAgentCard, "v0_3-extended-agent-card"),
+        _of_agent(r"v1(?:/[\s\S]*)?", rest.NotFound, "v0_3-not-found"),
+        _of_agent("agent/authenticatedExtendedCard", v0_3.ExtendedAgentCard, "v0_3-authenticated-extended-card"),
+    ]
 
 
-discovery_urls: list[Any] = [_card("^", "default-agent-card")]
+def _cards(route: str, name: str) -> list[URLPattern]:
+    path = a2a_settings.AGENT_CARD_PATH.strip("/").replace(".", r"\.")
+    old = _path(rf"{route}\.well-known/agent\.json", cards.LegacyAgentCardView, f"v0_3-{name}")
+    return [_path(route + path, cards.AgentCardView, name), *([old] if a2a_settings.ENABLE_V0_3 else ())]
+
+
+discovery_urls: list[Any] = _cards("^", "default-agent-card")
 """The well-known paths alone, for a site that includes the rest below a prefix."""
 
 urlpatterns = [
     *discovery_urls,
-    _card(f"{AGENT}/", "agent-card"),
+    *_cards(f"{AGENT}/", "agent-card"),
+    *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),
-    re_path(rf"^{PREFIX}/[\s\S]*$", transaction.non_atomic_requests(rest.NotFound.as_view())),
+    re_path(f"^{PREFIX}{BELOW}$", transaction.non_atomic_requests(rest.NotFound.as_view())),
 ]

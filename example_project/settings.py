@@ -39,6 +39,11 @@ INSTALLED_APPS = [
     "example_project.support",
 ]
 
+# Adds the agent that the protocol's public conformance tools test.
+A2A_TCK = env.bool("A2A_TCK", default=False)
+if A2A_TCK:
+    INSTALLED_APPS.append("example_project.tck")
+
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -127,6 +132,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 
 A2A = {
     "BASE_URL": A2A_BASE_URL,
+    "GRPC_URL": env.str("A2A_GRPC_URL", default=""),
     "EXECUTION": env.str("A2A_EXECUTION", default="") or ("celery" if CELERY_BROKER_URL else "inprocess"),
     "STREAMING": env.bool("A2A_STREAMING", default=True),
 }

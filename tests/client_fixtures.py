@@ -1,12 +1,15 @@
 """`client`: one client for each binding; every test of an operation is written once over it."""
 
 import pytest
+from celery import current_app
 from django.conf import settings as site_settings
 
+from a2a_django.agents import dispatch
 from a2a_django.models import Task
 from tests import clients, executors
+from tests.clients_grpc import CLIENTS
 
-__all__ = ["a2a", "binding", "client", "gate", "make_client", "said", "server", "site"]
+__all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "said", "server", "site"]
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def site(server, transactional_db):
     server.settle()
 
 
-@pytest.fixture(params=sorted(clients.CLIENTS))
+@pytest.fixture(params=sorted(CLIENTS))
 def binding(request):
     """The name of a binding."""
     return request.param
@@ -46,7 +49,7 @@ def make_client(site, binding, make_agent, a2a):
 
     def make(executor="Script", **agent):
         made = make_agent(executor=f"tests.executors.{executor}", **agent)
-        return clients.CLIENTS[binding](site, made.slug)
+        return CLIENTS[binding](site, made.slug)
 
     return make
 
@@ -71,3 +74,14 @@ def said(eventually):
         eventually(lambda: Task.objects.filter(pk=task_id, last_sequence__gte=number).exists())
 
     return wait
+
+
+@pytest.fixture
+def no_broker(settings):
+    """Celery with a broker that is away."""
+    before = current_app.conf.broker_url
+    current_app.conf.broker_url = "amqp://guest@127.0.0.1:1//"
+    dispatch._broker_failed = -dispatch.BROKER_REST
+    yield
+    current_app.conf.broker_url = before
+    dispatch._broker_failed = -dispatch.BROKER_REST

@@ -113,6 +113,13 @@ class Stage:
     async def do_working(self, text):
         await self.status(State.TASK_STATE_WORKING, text)
 
+    async def do_at(self, time):
+        """`at:<time>`: WORKING since then."""
+        event = TaskStatusUpdateEvent(task_id=self.context.task_id, context_id=self.context.context_id)
+        event.status.state = State.TASK_STATE_WORKING
+        event.status.timestamp.FromJsonString(time)
+        await self.say(event)
+
     async def do_input(self, text):
         await self.status(State.TASK_STATE_INPUT_REQUIRED, text)
 
@@ -182,7 +189,7 @@ class Stage:
             "authenticated": call.user.is_authenticated,
             "tenant": context.tenant,
             "extensions": sorted(context.requested_extensions),
-            "state": call.state,
+            "state": {key: sorted(value) if isinstance(value, set) else value for key, value in call.state.items()},
         }
         part = Part(media_type="application/json")
         ParseDict(told, part.data)
@@ -193,6 +200,16 @@ class Stage:
         from a2a_django.models import Agent
 
         await self.chunk("agents", Part(text=str(await Agent.objects.acount())))
+
+    # --- words: extensions
+
+    async def do_activate(self, uri):
+        self.context.call_context.state.setdefault("a2a_activated_extensions", set()).add(uri)
+
+    async def do_activated(self, argument):
+        """`activated:<uri>,<uri>` in place of what was there, as a list; `activated:5` is nonsense."""
+        value = argument.split(",") if "," in argument else int(argument) if argument.isdigit() else argument
+        self.context.call_context.state["a2a_activated_extensions"] = value
 
     async def do_inbox(self, number):
         """`inbox:<n>`: does what the words of the next n messages say; without a number of all, and then says so."""

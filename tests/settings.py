@@ -9,6 +9,10 @@ from example_project.settings import A2A as EXAMPLE_A2A
 _BODY = ast.parse(Path(__file__).with_name("executors.py").read_text()).body
 _CLASSES = [node.name for node in _BODY if isinstance(node, ast.ClassDef)]
 
-A2A = {**EXAMPLE_A2A, "EXECUTORS": [f"tests.executors.{name}" for name in _CLASSES]}
+A2A = {
+    **EXAMPLE_A2A,
+    "EXECUTORS": [f"tests.executors.{name}" for name in _CLASSES],
+    "RECOVERY_SECONDS": 3600,  # tests recover themselves
+}
 ALLOWED_HOSTS = ["*"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

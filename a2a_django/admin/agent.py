@@ -99,6 +99,7 @@ class AgentAdmin(KeptByTasks):
                 "fields": ["streaming", "push_notifications", "extended_card"],
             },
         ),
+        ("When things go wrong", {"fields": [("restartable", "turn_timeout")]}),
         (
             "Provider and links",
             {

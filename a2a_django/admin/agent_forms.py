@@ -1,5 +1,6 @@
 """What staff type in about an agent, checked before it can make a card that clients refuse."""
 
+import re
 from typing import Any
 
 from django import forms
@@ -8,9 +9,11 @@ from django.core.validators import URLValidator
 
 from a2a_django.admin import fields
 from a2a_django.models.agent import text_plain
+from a2a_django.settings import a2a_settings
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
 _LINES = "One per line."
+_LISTABLE = re.compile(r"[!-+\--~]+")  # visible ASCII but for the comma
 
 
 class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -91,6 +94,13 @@ class ExtensionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     params = fields.StrictJSONField(required=False, widget=forms.Textarea(attrs={"rows": 2, "cols": 30}))
 
+    def clean_uri(self) -> str:
+        """An URI that callers can name among others in a header."""
+        uri: str = self.cleaned_data["uri"]
+        if not _LISTABLE.fullmatch(uri):
+            raise ValidationError("No caller can ask for it: a URI has no spaces, no commas and ASCII letters only.")
+        return uri
+
 
 class InterfaceForm(forms.ModelForm):  # type: ignore[type-arg]
     """One interface that the card names instead of those of this site."""
@@ -99,7 +109,8 @@ class InterfaceForm(forms.ModelForm):  # type: ignore[type-arg]
         """An URL where ours can't be meant, and one that clients of the binding can call."""
         data = super().clean() or self.cleaned_data
         binding, url = data.get("protocol_binding"), data.get("url")
-        if binding and binding not in OUR_BINDINGS and not url and "url" not in self.errors:
+        ours = (*OUR_BINDINGS, "GRPC") if a2a_settings.GRPC_URL else OUR_BINDINGS
+        if binding and binding not in ours and not url and "url" not in self.errors:
             self.add_error("url", f"This site does not serve {binding}: give its URL.")
         if binding in OUR_BINDINGS and url:
             self._check_url(url)

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from google.protobuf.message import Message as ProtoMessage
 
 from a2a_django.agents import registry
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, values
 
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
 
@@ -85,9 +85,12 @@ class StrictJSONField(forms.JSONField):
         if not isinstance(value, str):
             return value
         try:
-            return codec.parse_json(value.encode())
+            parsed = codec.parse_json(value.encode())
         except errors.A2AError as error:
             raise ValidationError(error.message, code="invalid") from error
+        if wrong := list(values.json_value(parsed, "It")):
+            raise ValidationError([f"{where} {what}." for where, what in wrong], code="invalid")
+        return parsed
 
     def validate(self, value: Any) -> None:
         """Refuses what is of another kind."""

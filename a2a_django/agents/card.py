@@ -1,11 +1,12 @@
 """An Agent row as the AgentCard that a viewer gets: bytes and ETag (A2A 4.4, 8)."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from a2a.types import AgentCard
+from a2a.types import AgentCard, SecurityScheme
 from django.conf import settings
 from rest_framework.authentication import (
     BaseAuthentication,
@@ -16,8 +17,7 @@ from rest_framework.authentication import (
 
 from a2a_django.models import Agent, AgentSkill
 from a2a_django.models.agent import Visibility
-from a2a_django.protocol import codec
-from a2a_django.protocol.versions import SUPPORTED
+from a2a_django.protocol import codec, v0_3, versions
 from a2a_django.settings import a2a_settings
 
 
@@ -27,6 +27,7 @@ class Urls:
 
     jsonrpc: str = ""
     http_json: str = ""
+    grpc: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,43 @@ def extended(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard | None:
     return _card(agent, urls, tenant, agent.skills.all())
 
 
+def challenges(agent: Agent | None) -> list[str]:
+    """The names in WWW-Authenticate of the security schemes that the card declares (A2A 3.3.2, 7.4)."""
+    schemes = (agent.security_schemes if agent else {}) or _schemes_of_authenticators()
+    names = (_challenge(name, codec.parse(scheme, SecurityScheme)) for name, scheme in schemes.items())
+    return [re.sub(r"[^A-Za-z0-9._~+-]", "-", name) for name in dict.fromkeys(names)]
+
+
+def _challenge(name: str, scheme: SecurityScheme) -> str:
+    match scheme.WhichOneof("scheme"):
+        case "http_auth_security_scheme":
+            return scheme.http_auth_security_scheme.scheme
+        case "oauth2_security_scheme" | "open_id_connect_security_scheme":
+            return "Bearer"
+    return name  # HTTP has none for keys in headers and cookies, nor for certificates
+
+
 def render(card: AgentCard) -> Rendered:
     """`card` as JSON; required arrays are there even when they are empty."""
-    data = codec.to_data(card)
+    data = _merged(codec.to_data(card), v0_3.card_fields(card))
     for name in ("supportedInterfaces", "defaultInputModes", "defaultOutputModes", "skills"):
         data.setdefault(name, [])
     for skill in data["skills"]:
         skill.setdefault("tags", [])
     body = codec.dumps(data).encode()
     return Rendered(body, f'"{hashlib.sha256(body).hexdigest()}"')
+
+
+def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`data` with what only `more` has, at every depth: one document for clients of both versions."""
+    for name, value in more.items():
+        pairs = [(data.setdefault(name, value), value)]
+        if isinstance(value, list) and isinstance(data[name], list):
+            pairs = list(zip(data[name], value, strict=False))
+        for own, other in pairs:
+            if isinstance(own, dict) and isinstance(other, dict):
+                _merged(own, other)
+    return data
 
 
 def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -> AgentCard:
@@ -90,15 +119,39 @@ def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -
 
 
 def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str]]:
-    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json}
+    own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json, "GRPC": urls.grpc}
     chosen = [
-        (item.protocol_binding, item.url or own.get(item.protocol_binding, ""), item.protocol_version, item.tenant)
+        (
+            item.protocol_binding,
+            item.url or own.get(item.protocol_binding, ""),
+            item.protocol_version,
+            item.tenant or ("" if item.url else _named(item.protocol_binding, item.protocol_version, agent, tenant)),
+        )
         for item in agent.interfaces.all()
-    ] or [(binding, url, SUPPORTED[0], tenant) for binding, url in own.items()]
+    ] or [
+        (binding, url, version, _named(binding, version, agent, tenant))
+        for version in versions.supported()
+        for binding, url in own.items()
+        if (binding, version) != ("GRPC", versions.LEGACY) or (agent.is_default and not tenant)
+    ]
     for binding, url, version, interface_tenant in chosen:
         if url:
-            interface = {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            spoken = versions.major_minor(version)
+            # Clients of 1.0 put the tenant in themselves (A2A 5.3), those of 0.3 know nothing but the URL.
+            by_url = interface_tenant and spoken == versions.LEGACY and url in (urls.jsonrpc, urls.http_json)
+            place = f"{url}/{interface_tenant}" if by_url else url
+            interface = {"url": place, "protocolBinding": binding, "protocolVersion": spoken}
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
+
+
+def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
+    """The tenant that clients send. All agents have one gRPC address, so there it names the agent, too.
+
+    In A2A 0.3 requests name no tenant: over gRPC they reach the default agent.
+    """
+    if binding != "GRPC":
+        return tenant
+    return f"{agent.slug}/{tenant}".rstrip("/") if versions.major_minor(version) != versions.LEGACY else ""
 
 
 def _capabilities(agent: Agent) -> dict[str, Any]:

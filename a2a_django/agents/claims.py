@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -21,7 +22,7 @@ from a2a_django.agents import leases
 from a2a_django.batches import Writer
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
-from a2a_django.protocol import codec
+from a2a_django.protocol import codec, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select, Update
 
@@ -41,13 +42,16 @@ class DjangoUser(User):
         return self.account.get_username() if self.account is not None else ""
 
 
-def call_context(account: AbstractBaseUser | None, tenant: str, context: dict[str, Any]) -> ServerCallContext:
+def call_context(
+    account: AbstractBaseUser | None, tenant: str, context: dict[str, Any], activated: Iterable[str] = ()
+) -> ServerCallContext:
     """The a2a-sdk's view of a call, from what a Turn keeps of it."""
+    active = {versions.ACTIVATED: set(activated)} if activated else {}
     return ServerCallContext(
         user=DjangoUser(account),
         tenant=tenant,
         requested_extensions=set(context.get("extensions", ())),
-        state=dict(context.get("state", {})),
+        state={**context.get("state", {}), **active},
     )
 
 
@@ -60,6 +64,8 @@ class Claim:
     writer: Writer
     request: SendMessageRequest
     call_context: ServerCallContext
+    timeout: float | None = None  # seconds
+    available: frozenset[str] = frozenset()  # the extensions that may be activated
     current_task: ProtoTask | None = None
     related_tasks: list[ProtoTask] = field(default_factory=list)
 
@@ -79,7 +85,8 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        [(task_id, user_id, request, context, key, message_id, body, executor, tenant)] = _ASKED.rows(turn_id)
+        found = _ASKED.rows(turn_id)
+        [(task_id, user_id, request, context, activated, key, message_id, body, executor, timeout, tenant)] = found
         [task] = TASKS.objects(task_id)
         if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
@@ -89,7 +96,9 @@ def claim(turn_id: int) -> Claim | None:
         executor=executor,
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
-        call_context=call_context(_account(user_id), tenant or "", context),
+        call_context=call_context(_account(user_id), tenant or "", context, activated),
+        timeout=timeout,
+        available=frozenset(context.get("available", ())),
         current_task=current_task(task, before=key) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
@@ -123,10 +132,12 @@ _ASKED = Select(
             "user_id",
             "request",
             "context",
+            "activated",
             "message_id",
             "message__message_id",
             "message__body",
             "task__agent__executor",
+            "task__agent__turn_timeout",
             "task__tenant__slug",
         )
     ),

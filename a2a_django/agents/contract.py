@@ -1,5 +1,6 @@
 """What an executor may say, and in which order (DESIGN 5.5)."""
 
+from itertools import islice
 from typing import Any
 
 from a2a.types import Message, Task, TaskArtifactUpdateEvent, TaskStatus, TaskStatusUpdateEvent
@@ -14,6 +15,7 @@ from a2a_django.protocol.states import TERMINAL
 Said = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 MILLISECOND = 1_000_000  # in nanoseconds
+SHOWN = 10  # faults of one event that its author is told of
 
 
 class Contract:
@@ -109,8 +111,10 @@ class Contract:
     def _complete(self, kind: Kind, message: Any) -> Entry:
         try:
             data = codec.to_data(message)
-            if violations := schema.violations(data, message.DESCRIPTOR):
+            if violations := list(islice(schema.violations(data, message.DESCRIPTOR, client=False), SHOWN)):
                 raise ValueError("; ".join(f"{field} {what}" for field, what in violations))
+            if "status" in data:  # protobuf leaves zeros out
+                data["status"]["timestamp"] = codec.timestamp(codec.moment(data["status"]["timestamp"]))
             return entries.entry(kind, data)
         except ValueError as error:
             raise breach(str(error)) from error

@@ -3,14 +3,16 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from a2a_django import database, doorbell, statements
 from a2a_django.models import Task
@@ -21,6 +23,11 @@ from a2a_django.settings import a2a_settings
 def token() -> str:
     """A new lease token."""
     return str(uuid4())
+
+
+def timed_out(started_at: datetime | None, timeout: float | None) -> bool:
+    """Whether a turn that started then has had its time."""
+    return started_at is not None and timeout is not None and started_at + timedelta(seconds=timeout) < timezone.now()
 
 
 def expiry() -> Any:
@@ -37,8 +44,9 @@ def _expiry(seconds: float) -> Any:
 class Held:
     """A lease that a runner holds; `news` wakes it when its task is being cancelled or the lease is lost."""
 
-    def __init__(self, task_id: str, lease: str) -> None:
+    def __init__(self, task_id: str, lease: str, timeout: float | None = None) -> None:
         self.task_id, self.lease = task_id, lease
+        self._deadline = float("inf") if timeout is None else time.monotonic() + timeout
         self.lost = self.cancel_requested = False
         self.renewed = 0
         self._noted = 0
@@ -47,7 +55,6 @@ class Held:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Within it the lease is renewed, and `news` hears of cancels; in the runner's loop."""
-        _renewing()
         self._ear = doorbell.Ear()
         self._ear.listen(doorbell.CANCEL + self.task_id)
         with _holding(self):
@@ -55,10 +62,21 @@ class Held:
 
     async def news(self) -> None:
         """Returns after a renewal, or when a canceller has rung and the task's row was looked at."""
-        await self._ear.wait(None)
+        left = self._deadline - time.monotonic()
+        await self._ear.wait(left if 0 < left < float("inf") else None)
         if self._noted == self.renewed:
             self._see(await database.log.run(_standing, self.task_id))
         self._noted = self.renewed
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the turn has had its time."""
+        return time.monotonic() >= self._deadline
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the runner should have ended the turn long ago, but doesn't come to it: its loop is blocked."""
+        return time.monotonic() >= self._deadline + a2a_settings.CANCEL_TIMEOUT
 
     def was_renewed(self, standing: tuple[str, str] | None) -> None:
         """Takes note of what a renewal found; from the keeper's thread."""
@@ -78,7 +96,6 @@ def _standing(task_id: str) -> tuple[str, str] | None:
 
 _lock = threading.Lock()
 _held: dict[str, Held] = {}
-_renewed_by: doorbell.Keeper | None = None
 
 
 @contextlib.contextmanager
@@ -92,20 +109,9 @@ def _holding(held: Held) -> Iterator[None]:
             _held.pop(held.lease, None)
 
 
-def _renewing() -> None:
-    """Makes sure that the keeper renews this process's leases."""
-    global _renewed_by
-    keeper = doorbell.keeper()
-    with _lock:
-        if _renewed_by is keeper:
-            return
-        _renewed_by = keeper
-    keeper.loop.call_soon_threadsafe(keeper.repeat, "LEASE_SECONDS", _renew, 1 / 3)
-
-
 async def _renew() -> None:
     with _lock:
-        held = dict(_held)
+        held = {lease: one for lease, one in _held.items() if not one.given_up}
     if not held:
         return
     found = await database.commits.run(_renew_rows, held)
@@ -120,10 +126,13 @@ def _renew_rows(held: dict[str, Held]) -> dict[str, tuple[str, str]]:
     return {lease: (lease, cancel) for lease, cancel in ours.values_list("lease", "cancel")}
 
 
+doorbell.duty("The renewal of leases", "LEASE_SECONDS", _renew, 1 / 3)
+
+
 def _forget() -> None:
     """After a fork the parent holds the leases."""
-    global _lock, _renewed_by
-    _lock, _renewed_by = threading.Lock(), None
+    global _lock
+    _lock = threading.Lock()
     _held.clear()
 
 

@@ -40,22 +40,25 @@ class SharedLoop:
         self.loop.call_later(HELD_TOO_LONG / 4, self._breathe)
 
     def _watch(self) -> None:
-        warned = 0.0
+        patience = HELD_TOO_LONG
         while self._thread.is_alive():
             time.sleep(HELD_TOO_LONG / 2)
-            if time.monotonic() - self._breath > HELD_TOO_LONG and warned != self._breath:
-                warned = self._breath
-                self._warn()
+            held = time.monotonic() - self._breath
+            if held > patience:
+                self._warn(held)
+                patience = 2 * held  # again when it has lasted that long: by then it may be elsewhere
+            elif held < HELD_TOO_LONG:
+                patience = HELD_TOO_LONG
 
-    def _warn(self) -> None:
+    def _warn(self, held: float) -> None:
         frame = sys._current_frames().get(self._thread.ident or 0)
         if frame is None or frame.f_code.co_name == "select":
             return  # the loop waits for work: the machine was slow, not an executor
         where = "".join(traceback.format_stack(frame, limit=8))
         log.warning(
-            "An executor holds the shared event loop for over %s s, all others wait; make it async, "
+            "An executor holds the shared event loop for %.1f s, all others wait; make it async, "
             "or register it with @executor(…, blocking=True). It is at:\n%s",
-            HELD_TOO_LONG,
+            held,
             where,
         )
 

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries
 from a2a_django.agents import claims, commits, connections, inbox, loop, registry
+from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
@@ -31,6 +32,10 @@ log = logging.getLogger(__name__)
 
 REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
 NEUTRAL = "The agent could not complete the task."
+
+
+class TurnTimeoutError(Exception):
+    """An executor has not come to an end in time."""
 
 
 async def run(claim: Claim) -> None:
@@ -59,7 +64,8 @@ class _Run:
         self.blocking = registry.blocks(claim.executor)
         self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
         self.mailbox = Mailbox(claim.turn_id, self.writer)
-        self.held = Held(self.writer.task_id, self.writer.lease)
+        self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
+        self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
@@ -75,7 +81,7 @@ class _Run:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
-                await self._append(*self._failing(error, []))
+                await self._append(*self._failing(error, self.speech.take()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
@@ -121,6 +127,7 @@ class _Run:
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts."""
+        self.writer.activated = self.activation.news()
         async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
             pause = 0.05
             while True:
@@ -136,6 +143,8 @@ class _Run:
         """Looks at what the lease's watch has found."""
         if self.held.lost:
             raise FencedError
+        if self.held.timed_out:
+            raise TurnTimeoutError(f"The turn ran longer than its agent's turn_timeout, {self.claim.timeout:g} s")
         if self.held.cancel_requested and self.canceling is None:
             self.canceling = self._start(self._cancel())
         if self.held.renewed != self.rested:
@@ -194,7 +203,7 @@ class _Run:
         error = self._failure()
         ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
         if self.canceled:
-            return said + ([] if ended else [self._status(TaskState.CANCELED)]), self._end()
+            return said + ([] if ended else [self._canceled()]), self._end()
         if error is None:
             return said + self.speech.answer(), self._end()
         if ended:
@@ -229,17 +238,10 @@ class _Run:
     def _failed(self, public: errors.A2AError) -> Entry:
         meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
         text = accidents.clean(public.message) if meant else NEUTRAL
-        message = {
-            "messageId": f"{self.claim.turn_id}-failed",
-            "contextId": self.writer.context_id,
-            "taskId": self.writer.task_id,
-            "role": "ROLE_AGENT",
-            "parts": [{"text": text}],
-        }
-        return self._status(TaskState.FAILED, message)
+        return entries.failed(self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed", text)
 
-    def _status(self, state: TaskState, message: dict[str, Any] | None = None) -> Entry:
-        return entries.status(self.writer.task_id, self.writer.context_id, state, message)
+    def _canceled(self) -> Entry:
+        return entries.status(self.writer.task_id, self.writer.context_id, TaskState.CANCELED)
 
     async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
         """Cancels what still runs; an executor that clings on is left behind, unheard."""

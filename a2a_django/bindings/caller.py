@@ -1,76 +1,106 @@
 """Who calls: a request's agent, user, tenant, version and extensions as a Caller (DESIGN 7)."""
 
 import inspect
-import json
-from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
+from django.db import router
 from rest_framework.exceptions import NotAuthenticated
 from rest_framework.request import Request
 
-from a2a_django.agents import claims
+from a2a_django.agents import activation, claims
 from a2a_django.models import Agent, Caller, Tenant
 from a2a_django.models.agent import AnonymousAccess
-from a2a_django.protocol import errors, versions
+from a2a_django.protocol import errors, values, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select
 
 
 def agent(slug: str) -> Agent:
-    """The enabled agent called `slug`; NotFoundError."""
-    found = _AGENTS.objects(slug)
-    if not found:
+    """The enabled agent called `slug`, and what extensions it offers; NotFoundError."""
+    rows = _AGENTS.rows(slug)
+    if not rows:
         raise errors.NotFoundError("There is no such agent")
-    return found[0]
+    found = Agent.from_db(router.db_for_write(Agent), _COLUMNS, rows[0][:-2])
+    found.offers = {uri: required for *_, uri, required in rows if uri is not None}
+    return found
 
 
-_AGENTS = Select(Agent, lambda slug: Agent.objects.filter(slug=slug, enabled=True).order_by())
+_COLUMNS = [field.attname for field in Agent._meta.concrete_fields]
+_AGENTS = Select(  # a row for each extension, or one without
+    Agent,
+    lambda slug: (
+        Agent.objects.filter(slug=slug, enabled=True)
+        .order_by("extensions__required")
+        .values_list(*_COLUMNS, "extensions__uri", "extensions__required")
+    ),
+)
 
 
-def version(request: Request) -> str:
+def default_agent() -> Agent:
+    """The enabled agent that stands for the whole site; NotFoundError."""
+    found = Agent.objects.filter(is_default=True, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("This site has no default agent; name one of its agents")
+    return found
+
+
+def version(request: Request, spoken: str | None) -> str:
     """The version that the call asks for by header or query (A2A 3.6.1); VersionNotSupportedError."""
-    return versions.negotiate(request.headers.get("A2A-Version") or request.query_params.get("A2A-Version"))
+    asked = request.headers.get("A2A-Version") or request.query_params.get("A2A-Version")
+    return versions.negotiate(asked, spoken)
 
 
-def caller(request: Request, found: Agent, tenant_slug: str) -> Caller:
-    """The caller of agent `found`; NotAuthenticated where that agent doesn't talk to anonymous callers."""
+def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None = versions.CURRENT) -> Caller:
+    """The caller of agent `found`, by a path or method of version `spoken`.
+
+    NotAuthenticated where that agent doesn't talk to anonymous callers. Required extensions are every operation's:
+    A2A 3.3.4 exempts none, and any may be what they change. Before anything is done for the caller, `within` must hear
+    what tenant the request itself names.
+    """
     user = request.user or AnonymousUser()
     if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
         raise NotAuthenticated
-    made = Caller(
-        agent=found,
-        user=user,
-        version=version(request),
-        extensions=versions.extensions([request.headers.get("A2A-Extensions", "")]),
-    )
+    asked = version(request, spoken)
+    made = Caller(agent=found, user=user, version=asked, extensions=_extensions(request, asked))
+    versions.require(made.extensions, found.offers)
     made.owner = str(user.pk) if made.authenticated else ""
-    _enter(made, _agreed(tenant_slug, request.headers.get(a2a_settings.TENANT_HEADER, "")))
+    in_header = request.headers.get(a2a_settings.TENANT_HEADER, "").split(",")  # one that came twice is joined so
+    _enter(made, _agreed(tenant_slug, *in_header, *request.query_params.getlist("tenant")))
+    return made
+
+
+def within(request: Request, made: Caller, tenant_slug: str) -> Caller:
+    """`made`, in the tenant that the body names, as the site's hooks want it.
+
+    It must be the tenant that the call has named already, if any.
+    """
+    if tenant_slug:
+        _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
     _build_context(request, made)
     return made
 
 
-def within(made: Caller, tenant_slug: str) -> Caller:
-    """`made`, in the tenant that the body names; it must be the one that the call named already, if any."""
-    if tenant_slug:
-        _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
-    return made
+def _extensions(request: Request, asked: str) -> frozenset[str]:
+    """The extensions that the call asks for; callers of A2A 0.3 know another header (A2A 3.2.6)."""
+    names = ("A2A-Extensions", *(("X-A2A-Extensions",) if asked == versions.LEGACY else ()))
+    return versions.extensions(request.headers.get(name, "") for name in names)
 
 
 def _agreed(*slugs: str) -> str:
-    named = {slug for slug in slugs if slug}
+    named = {slug.strip() for slug in slugs} - {""}
     if len(named) > 1:
-        raise errors.invalid_params(("tenant", "path, header and body name different tenants"))
+        raise errors.invalid_params(("tenant", "path, query, header and body name different tenants"))
     return named.pop() if named else ""
 
 
 def _enter(made: Caller, slug: str) -> None:
     if not slug or (made.tenant and made.tenant.slug == slug):
         return
-    try:
-        made.tenant = Tenant.objects.get(slug=slug, enabled=True)
-    except Tenant.DoesNotExist:
-        raise errors.NotFoundError("There is no such tenant") from None
+    found = None if values.flaw(slug) else Tenant.objects.filter(slug=slug, enabled=True).first()
+    if found is None:
+        raise errors.NotFoundError("There is no such tenant")
+    made.tenant = found
 
 
 def _build_context(request: Request, made: Caller) -> None:
@@ -85,13 +115,6 @@ def _build_context(request: Request, made: Caller) -> None:
         context = run(request, context) or context
     if resolve is not None:
         made.owner = resolve(context)
-    made.state = {key: value for key, value in context.state.items() if _is_json(value)}
-
-
-def _is_json(value: Any) -> bool:
-    """Only what JSON can hold travels to a worker; a builder may keep other objects in the state for itself."""
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+    made.activated = activation.allowed(versions.activated(context.state), made.available, "A2A['CONTEXT_BUILDER']")
+    made.state = {key: value for key, value in context.state.items() if values.is_fit(value)}  # others stay here
+    made.state.pop(versions.ACTIVATED, None)

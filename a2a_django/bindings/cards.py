@@ -1,18 +1,25 @@
 """Public agent cards, and where this site serves an agent (A2A 8)."""
 
+import logging
+from functools import cache
 from typing import Any, cast
 
+from django.conf import settings
 from django.http import HttpResponse
 from django.urls import reverse
-from django.utils.cache import get_conditional_response
+from django.utils.cache import get_conditional_response, patch_vary_headers
 from rest_framework.request import Request
 
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
 from a2a_django.bindings.views import A2AView, Outcome
-from a2a_django.models import Agent, Tenant
+from a2a_django.models import Agent
 from a2a_django.protocol import codec, errors
 from a2a_django.settings import a2a_settings
+
+log = logging.getLogger(__name__)
+
+MOVED = "@1753833600"  # 30 July 2025, when 0.3.0 came out (RFC 9745)
 
 
 class AgentCardView(A2AView):
@@ -22,15 +29,22 @@ class AgentCardView(A2AView):
     def allowed_methods(self) -> list[str]:
         return ["GET", "HEAD", "OPTIONS"]
 
+    def get_authenticators(self) -> list[Any]:
+        """None where everybody may read cards: they tell those with outdated credentials how to get new ones."""
+        return super().get_authenticators() if a2a_settings.CARD_PERMISSION_CLASSES else []
+
     def get_permissions(self) -> list[Any]:
         return [permission() for permission in a2a_settings.load("CARD_PERMISSION_CLASSES")]
 
     def handle(self) -> Outcome:
-        found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else _default_agent()
-        rendered = card.render(card.public(found, urls(self.request, found, None)))
+        found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else callers.default_agent()
+        rendered = card.render(card.public(found, urls(self.request, found)))
         response = HttpResponse(rendered.body, content_type="application/json")
         response["ETag"] = rendered.etag
-        response["Cache-Control"] = f"public, max-age={a2a_settings.AGENT_CARD_MAX_AGE}"
+        readers = "private" if a2a_settings.CARD_PERMISSION_CLASSES else "public"
+        response["Cache-Control"] = f"{readers}, max-age={a2a_settings.AGENT_CARD_MAX_AGE}"
+        if deciding := _deciding_headers():
+            patch_vary_headers(response, deciding)
         request = self.request._request
         return cast(HttpResponse, get_conditional_response(request, etag=rendered.etag, response=response))
 
@@ -38,24 +52,46 @@ class AgentCardView(A2AView):
         return codec.dumps(errors.rest_body(error))
 
 
-def _default_agent() -> Agent:
-    found = Agent.objects.filter(is_default=True, enabled=True).first()
-    if found is None:
-        raise errors.NotFoundError("This site has no default agent; each agent's card is below its own URL")
-    return found
+class LegacyAgentCardView(AgentCardView):
+    """`GET …/.well-known/agent.json`, where clients of A2A 0.2 look."""
+
+    def handle(self) -> Outcome:
+        _tell_of_old_clients()
+        response = cast(HttpResponse, super().handle())
+        response["Deprecation"] = MOVED
+        response["Link"] = '<agent-card.json>; rel="successor-version"'
+        return response
 
 
-def urls(request: Request, agent: Agent, tenant: Tenant | None) -> card.Urls:
+@cache
+def _tell_of_old_clients() -> None:
+    log.warning("A client asked for agent.json, which A2A 0.3 has moved to agent-card.json; it is told only once.")
+
+
+def urls(request: Request, agent: Agent) -> card.Urls:
     """The agent's URLs as clients reach them: A2A["BASE_URL"], else the request's host as Django trusts it."""
-    path = {"agent": agent.slug} | ({"tenant": tenant.slug} if tenant else {})
-    url = absolute(request, reverse("a2a_django:agent", kwargs=path))
+    url = absolute(request, reverse("a2a_django:agent", kwargs={"agent": agent.slug}))
     return card.Urls(
-        jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "", http_json=url if a2a_settings.ENABLE_HTTP_JSON else ""
+        jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "",
+        http_json=url if a2a_settings.ENABLE_HTTP_JSON else "",
+        grpc=a2a_settings.GRPC_URL,
     )
 
 
 def absolute(request: Request, path: str) -> str:
-    """`path` of this site as an absolute URL."""
+    """`path` of this site, script name and all, as an absolute URL."""
     if a2a_settings.BASE_URL:
         return a2a_settings.BASE_URL.rstrip("/") + path
     return request.build_absolute_uri(path)
+
+
+def _deciding_headers() -> list[str]:
+    """The request headers on which a card depends, for caches that stand before this site."""
+    found = ["Authorization"] if a2a_settings.CARD_PERMISSION_CLASSES else []
+    if a2a_settings.BASE_URL:
+        return found
+    if settings.USE_X_FORWARDED_HOST:
+        found.append("X-Forwarded-Host")
+    if settings.SECURE_PROXY_SSL_HEADER:
+        found.append(settings.SECURE_PROXY_SSL_HEADER[0].removeprefix("HTTP_").replace("_", "-").title())
+    return found

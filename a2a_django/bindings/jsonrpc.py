@@ -1,6 +1,7 @@
 """JSON-RPC 2.0 on one URL for each agent (A2A 9)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from a2a.types import (
@@ -23,20 +24,33 @@ from a2a_django.bindings import caller as callers
 from a2a_django.bindings import cards
 from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Caller
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, v0_3, values, versions
+
+MAX_ID = 1000
+
+
+def _as_it_is(text: str) -> str:
+    return text
 
 
 class Method(NamedTuple):
-    """The type of a method's params and what it does for the view's caller."""
+    """How a method's params become a request, what it does for the view's caller, and how it shows what came of it."""
 
-    params: type[ProtoMessage]
+    request: Callable[[dict[str, Any]], ProtoMessage]
     call: Callable[["JsonRpc", Caller, Any], Outcome]
+    answer: Callable[[str], str] = _as_it_is
+    version: str = versions.CURRENT
+
+
+def _method(kind: type[ProtoMessage], call: Callable[["JsonRpc", Caller, Any], Outcome]) -> Method:
+    return Method(partial(codec.to_proto, kind=kind), call)
 
 
 class JsonRpc(A2AView):
     """`POST /a2a/<agent>`: errors are JSON-RPC's, with HTTP 200 but for what is about access and size."""
 
     id_text = "null"  # the JSON of the request's id, which the answer repeats
+    method: Method | None = None
 
     @property
     def allowed_methods(self) -> list[str]:
@@ -45,22 +59,28 @@ class JsonRpc(A2AView):
     def handle(self) -> Outcome:
         found = callers.agent(self.kwargs["agent"])
         self.check_content_type()
-        call = _envelope(codec.parse_json(self.body()))
+        call = codec.parse_json(self.body())
+        self.id_text = _id_text(call)
+        _check_envelope(call)
         if "id" not in call:  # a notification gets no answer, so it isn't executed either (DESIGN 6)
             return HttpResponse(status=204)
-        self.id_text = codec.dumps(call["id"])
-        caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "")
-        method = METHODS.get(call["method"])
+        self.method = method = METHODS.get(call["method"])
+        spoken = method.version if method else None
+        caller = self.caller = callers.caller(self.request, found, self.kwargs.get("tenant") or "", spoken)
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})
-        params = codec.to_proto(_params(call), method.params)
-        return method.call(self, callers.within(caller, getattr(params, "tenant", "")), params)
+        request = method.request(_params(call))
+        return method.call(self, callers.within(self.request, caller, getattr(request, "tenant", "")), request)
 
     def wrap(self, text: str) -> str:
-        return f'{{"jsonrpc":"2.0","id":{self.id_text},"result":{text}}}'
+        answer = self.method.answer(text) if self.method else text
+        return f'{{"jsonrpc":"2.0","id":{self.id_text},"result":{answer}}}'
 
     def error_text(self, error: errors.A2AError) -> str:
-        return f'{{"jsonrpc":"2.0","id":{self.id_text},"error":{codec.dumps(errors.jsonrpc_error(error))}}}'
+        shown = errors.jsonrpc_error(error)
+        if self.method and self.method.version == versions.LEGACY and shown["code"] not in v0_3.CODES:
+            shown["code"] = errors.rendering(errors.InternalError()).jsonrpc
+        return f'{{"jsonrpc":"2.0","id":{self.id_text},"error":{codec.dumps(shown)}}}'
 
     def error_status(self, error: errors.A2AError) -> int:
         status = errors.rendering(error).http
@@ -82,51 +102,69 @@ class JsonRpc(A2AView):
 
     def extended_card(self, caller: Caller, request: GetExtendedAgentCardRequest) -> Outcome:
         """GetExtendedAgentCard."""
-        urls = cards.urls(self.request, caller.agent, caller.tenant)
+        urls = cards.urls(self.request, caller.agent)
         return operations.get_extended_agent_card(caller, request, urls)
 
 
-def _envelope(call: Any) -> dict[str, Any]:
-    """The request object; InvalidRequestError says what is wrong with it."""
+def _id_text(call: Any) -> str:
+    """The JSON of the request's id as the answer repeats it; `null` for one that is none."""
+    identifier = call.get("id") if isinstance(call, dict) else None
+    return codec.dumps(identifier) if _is_id(identifier) else "null"
+
+
+def _is_id(identifier: Any) -> bool:
+    if isinstance(identifier, str):  # it goes out with each event of a stream
+        return len(identifier) <= MAX_ID and (values.flaw(identifier) == "" or "\0" in identifier)
+    return identifier is None or type(identifier) is int
+
+
+def _check_envelope(call: Any) -> None:
+    """InvalidRequestError says what is wrong with the request object."""
     if isinstance(call, list):
         raise errors.InvalidRequestError("Batches are not supported, send one request at a time")
+    if isinstance(call, values.Doubled):
+        raise errors.InvalidRequestError(f"The request {call.WRONG}")
     if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
         raise errors.InvalidRequestError('A request is an object with "jsonrpc": "2.0"')
-    if not isinstance(call.get("method"), str):
+    if not isinstance(call.get("method"), str) or values.flaw(call["method"]):
         raise errors.InvalidRequestError("method must be a string")
-    identifier = call.get("id")
-    if identifier is not None and (isinstance(identifier, bool) or not isinstance(identifier, str | int)):
-        raise errors.InvalidRequestError("id must be a string, an integer or null")
-    return call
+    if not _is_id(call.get("id")):
+        raise errors.InvalidRequestError(f"id must be a string of at most {MAX_ID} characters, an integer or null")
 
 
-def _params(call: dict[str, Any]) -> dict[str, Any]:
+def _params(call: dict[str, Any]) -> Any:
     params = call.get("params")
     if params is None:
         return {}
-    if not isinstance(params, dict):
-        raise errors.InvalidParamsError("params must be an object")
+    if not isinstance(params, dict | values.Doubled):
+        raise errors.invalid_params(("params", "must be an object"))
     return params
 
 
 METHODS = {
-    "SendMessage": Method(SendMessageRequest, lambda v, caller, params: operations.send_message(caller, params, v.ear)),
-    "SendStreamingMessage": Method(SendMessageRequest, JsonRpc.stream),
-    "GetTask": Method(GetTaskRequest, lambda v, caller, params: operations.get_task(caller, params)),
-    "ListTasks": Method(ListTasksRequest, lambda v, caller, params: operations.list_tasks(caller, params)),
-    "CancelTask": Method(CancelTaskRequest, lambda v, caller, params: operations.cancel_task(caller, params, v.ear)),
-    "SubscribeToTask": Method(SubscribeToTaskRequest, JsonRpc.subscribe),
-    "CreateTaskPushNotificationConfig": Method(
+    "SendMessage": _method(
+        SendMessageRequest, lambda v, caller, params: operations.send_message(caller, params, v.ear)
+    ),
+    "SendStreamingMessage": _method(SendMessageRequest, JsonRpc.stream),
+    "GetTask": _method(GetTaskRequest, lambda v, caller, params: operations.get_task(caller, params)),
+    "ListTasks": _method(ListTasksRequest, lambda v, caller, params: operations.list_tasks(caller, params)),
+    "CancelTask": _method(CancelTaskRequest, lambda v, caller, params: operations.cancel_task(caller, params, v.ear)),
+    "SubscribeToTask": _method(SubscribeToTaskRequest, JsonRpc.subscribe),
+    "CreateTaskPushNotificationConfig": _method(
         TaskPushNotificationConfig, lambda v, caller, params: operations.create_push_config(caller, params)
     ),
-    "GetTaskPushNotificationConfig": Method(
+    "GetTaskPushNotificationConfig": _method(
         GetTaskPushNotificationConfigRequest, lambda v, caller, params: operations.get_push_config(caller, params)
     ),
-    "ListTaskPushNotificationConfigs": Method(
+    "ListTaskPushNotificationConfigs": _method(
         ListTaskPushNotificationConfigsRequest, lambda v, caller, params: operations.list_push_configs(caller, params)
     ),
-    "DeleteTaskPushNotificationConfig": Method(
+    "DeleteTaskPushNotificationConfig": _method(
         DeleteTaskPushNotificationConfigRequest, lambda v, caller, params: operations.delete_push_config(caller, params)
     ),
-    "GetExtendedAgentCard": Method(GetExtendedAgentCardRequest, JsonRpc.extended_card),
+    "GetExtendedAgentCard": _method(GetExtendedAgentCardRequest, JsonRpc.extended_card),
+}
+METHODS |= {
+    name: METHODS[old.successor]._replace(request=old.request, answer=old.answer, version=versions.LEGACY)
+    for name, old in v0_3.METHODS.items()
 }

@@ -1,6 +1,7 @@
 """HTTP+JSON: one view for each path of A2A 5.3."""
 
 from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from a2a.types import (
     CancelTaskRequest,
@@ -14,6 +15,7 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
+from django.http import QueryDict
 from google.protobuf.message import Message as ProtoMessage
 
 from a2a_django import operations
@@ -21,7 +23,7 @@ from a2a_django.bindings import caller as callers
 from a2a_django.bindings import cards
 from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Caller
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, versions
 
 Proto = TypeVar("Proto", bound=ProtoMessage)
 
@@ -30,6 +32,7 @@ class RestView(A2AView):
     """A path of one agent; `answer_<method>` does the operation for `self.caller`."""
 
     content_type = "application/a2a+json"
+    version = versions.CURRENT
     caller: Caller
 
     @property
@@ -39,7 +42,7 @@ class RestView(A2AView):
     def handle(self) -> Outcome:
         ids = dict(self.kwargs)
         agent, tenant = callers.agent(ids.pop("agent")), ids.pop("tenant", None)
-        self.caller = callers.caller(self.request, agent, tenant or "")
+        self.caller = callers.caller(self.request, agent, tenant or "", self.version)
         outcome: Outcome = getattr(self, f"answer_{(self.request.method or '').lower()}")(**ids)
         return outcome
 
@@ -49,20 +52,30 @@ class RestView(A2AView):
     # --- requests
 
     def from_body(self, kind: type[Proto], **path: str) -> Proto:
-        """The request in the body, an empty one being `{}`; what the path says goes before it."""
+        """The request in the body; what the path says goes before it."""
+        return self.within(codec.to_proto(self.json(), kind, path))
+
+    def json(self) -> Any:
+        """The JSON value in the body, an empty body being `{}`."""
         self.check_content_type()
         raw = self.body()
-        data = codec.parse_json(raw) if raw.strip() else {}
-        if not isinstance(data, dict):
-            raise errors.InvalidParamsError("The body must be a JSON object")
-        return self._within(codec.to_proto({**data, **path}, kind))
+        return codec.parse_json(raw) if raw.strip() else {}
 
     def from_query(self, kind: type[Proto], **path: str) -> Proto:
         """The request in the query parameters (A2A 11.5)."""
-        return self._within(codec.query_to_proto(self.request.query_params.lists(), path, kind))
+        return self.within(codec.query_to_proto(self._query().lists(), path, kind))
 
-    def _within(self, request: Proto) -> Proto:
-        callers.within(self.caller, getattr(request, "tenant", ""))
+    def _query(self) -> QueryDict:
+        """The query parameters; Django would put a replacement for what is no UTF-8."""
+        try:
+            unquote_to_bytes(self.request.META.get("QUERY_STRING", "")).decode()
+        except UnicodeDecodeError as error:
+            raise errors.invalid_params(("query", "must be UTF-8")) from error
+        return self.request.query_params
+
+    def within(self, request: Proto) -> Proto:
+        """`request`, which may name a tenant; nothing is done for the caller before."""
+        callers.within(self.request, self.caller, getattr(request, "tenant", ""))
         return request
 
 
@@ -146,7 +159,7 @@ class ExtendedAgentCard(RestView):
 
     def answer_get(self) -> Outcome:
         request = self.from_query(GetExtendedAgentCardRequest)
-        urls = cards.urls(self.request, self.caller.agent, self.caller.tenant)
+        urls = cards.urls(self.request, self.caller.agent)
         return operations.get_extended_agent_card(self.caller, request, urls)
 
 

@@ -29,6 +29,9 @@ class View(Protocol):
     def error_text(self, error: errors.A2AError) -> str:
         """The data of an `error` event."""
 
+    def extension_headers(self) -> dict[str, str]:
+        """The headers that name the extensions which take part."""
+
     def handle_exception(self, error: Exception) -> HttpResponse:
         """The plain response for an error before the first event."""
 
@@ -64,7 +67,7 @@ class EventStream(AsyncConsumer):
             await self.stream.first()
         except Exception as error:
             return await handover.send(self.view.handle_exception(error), send)
-        await send(handover.start("text/event-stream", headers=HEADERS))
+        await send(handover.start("text/event-stream", headers=HEADERS | self.view.extension_headers()))
         # Daphne keeps the headers back until there is a body, and a resumed stream may have none for a while.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         async for chunk in self._chunks():

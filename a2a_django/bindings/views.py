@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import PermissionDenied, SuspiciousOperation
+from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
 from django.http.response import HttpResponseBase
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
@@ -19,11 +21,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from a2a_django import accidents
+from a2a_django.agents import card
+from a2a_django.bindings import caller as callers
 from a2a_django.bindings import handover
+from a2a_django.bindings.refusals import Restating
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
+from a2a_django.models import Agent, Caller
 from a2a_django.operations import Stream
-from a2a_django.protocol import errors
+from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
@@ -32,6 +38,7 @@ Waiting = Callable[[], Awaitable[str]]
 Outcome = str | Waiting | Stream | HttpResponse
 
 JSON_TYPES = ("application/json", "application/a2a+json")
+UNREADABLE = SuspiciousOperation | BadRequest | MultiPartParserError | UnreadablePostError
 
 
 class Unread(BaseParser):
@@ -56,7 +63,7 @@ class AnyAccept(BaseContentNegotiation):
         return renderers[0], renderers[0].media_type
 
 
-class A2AView(APIView):
+class A2AView(Restating, APIView):
     """Answers for one agent; a subclass says how `handle` answers and how errors look.
 
     Authenticators, permissions and throttles come from the `A2A` settings, never from REST_FRAMEWORK.
@@ -69,6 +76,7 @@ class A2AView(APIView):
     metadata_class = None
     throttle_scope = "a2a"
     ear: Ear
+    caller: Caller | None = None  # once it is known
 
     # --- what DRF asks for
 
@@ -81,19 +89,47 @@ class A2AView(APIView):
     def get_throttles(self) -> list[Any]:
         return [throttle() for throttle in a2a_settings.load("THROTTLE_CLASSES")]
 
+    def perform_authentication(self, request: Request) -> None:
+        try:
+            super().perform_authentication(request)
+        except DataError as error:  # PostgreSQL won't even look for a name or a session with a NUL
+            raise exceptions.AuthenticationFailed from error
+
     def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], HttpResponse]:
         return self._show_exception
 
     def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-        shown = _as_a2a(error, self)
+        shown = as_a2a(error, type(self).__name__)
         response = self._response(self.error_text(shown), "application/json", self.error_status(shown))
-        if isinstance(shown, errors.UnauthenticatedError):
-            response["WWW-Authenticate"] = self.get_authenticate_header(self.request) or "Session"
+        for name, value in self.error_headers(error, shown).items():
+            response[name] = value
         if isinstance(shown, errors.MethodNotAllowedError):
             response["Allow"] = ", ".join(self.allowed_methods)
-        if wait := getattr(error, "wait", None):
-            response["Retry-After"] = str(math.ceil(wait))
         return response
+
+    def error_headers(self, error: Exception, shown: errors.A2AError) -> dict[str, str]:
+        """What the client is told besides: how to authenticate, when to come again."""
+        headers = {}
+        if isinstance(shown, errors.UnauthenticatedError):
+            headers["WWW-Authenticate"] = self._challenge()
+        if wait := getattr(error, "wait", None):
+            headers["Retry-After"] = str(math.ceil(wait))
+        return headers
+
+    def _challenge(self) -> str:
+        """How callers may authenticate: what the authenticators say of the schemes that the card declares."""
+        declared = card.challenges(self._agent())
+        said = (each.authenticate_header(self.request) for each in self.get_authenticators())
+        known = {scheme.lower() for scheme in declared}
+        fitting = [header for header in said if header and header.split()[0].lower() in known]
+        return ", ".join(dict.fromkeys(fitting or declared))
+
+    def _agent(self) -> Agent | None:
+        """The agent in the path; authentication fails before it is looked for."""
+        try:
+            return self.caller.agent if self.caller else callers.agent(self.kwargs["agent"])
+        except (KeyError, errors.NotFoundError):
+            return None
 
     @property
     def default_response_headers(self) -> dict[str, str]:
@@ -104,6 +140,7 @@ class A2AView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """All that is synchronous, here and now; what is to be waited for is handed over."""
         self.args, self.kwargs, self.headers = args, kwargs, {}
+        request.encoding = "utf-8"  # a charset in Content-Type would decode the query, by any of Python's codecs
         self.ear = Ear()
         self.request = self.initialize_request(request, *args, **kwargs)
         try:
@@ -174,24 +211,27 @@ class A2AView(APIView):
         """The JSON text of an answer or a stream's event from that of the operation."""
         return text
 
-    def error_text(self, error: errors.A2AError) -> str:
-        """The JSON text of an error."""
-        raise NotImplementedError
-
     def error_status(self, error: errors.A2AError) -> int:
         """The HTTP status of an error."""
         return errors.rendering(error).http
 
     def answer(self, text: str) -> HttpResponse:
         """The response to an operation that has brought forth `text`."""
-        return self._response(self.wrap(text), self.content_type)
+        response = self._response(self.wrap(text), self.content_type)
+        for name, value in self.extension_headers().items():
+            response[name] = value
+        return response
+
+    def extension_headers(self) -> dict[str, str]:
+        """The headers of an answer that name the extensions which take part (A2A 4.6)."""
+        return versions.tell(self.caller.activated, self.caller.version) if self.caller else {}
 
     def _response(self, text: str, content_type: str, status: int = 200) -> HttpResponse:
         return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
 
 
-def _as_a2a(error: Exception, view: A2AView) -> errors.A2AError:
-    """`error` as one that the client may see; of an unexpected one it sees nothing."""
+def as_a2a(error: Exception, what: str) -> errors.A2AError:
+    """`error` as one that the client may see; of an unexpected one it sees nothing, and the log where `what` failed."""
     if isinstance(error, errors.A2AError):
         return error
     if isinstance(error, exceptions.APIException):
@@ -200,27 +240,15 @@ def _as_a2a(error: Exception, view: A2AView) -> errors.A2AError:
         return errors.NotFoundError()
     if isinstance(error, PermissionDenied):
         return errors.PermissionDeniedError()
-    if isinstance(error, SuspiciousOperation | UnreadablePostError):
+    if isinstance(error, RequestDataTooBig):  # Django's own limit, where an authenticator reads the body
+        return errors.PayloadTooLargeError()
+    if isinstance(error, UNREADABLE):
         return errors.InvalidRequestError("The request could not be read")
-    log.error("%s failed: %s", type(view).__name__, accidents.place(error))
+    log.error("%s failed: %s", what, accidents.place(error))
     return errors.InternalError()
 
 
-_BY_STATUS: dict[int, type[errors.A2AError]] = {
-    400: errors.InvalidRequestError,
-    401: errors.UnauthenticatedError,
-    403: errors.PermissionDeniedError,
-    404: errors.NotFoundError,
-    405: errors.MethodNotAllowedError,
-    413: errors.PayloadTooLargeError,
-    429: errors.TooManyRequestsError,
-    503: errors.UnavailableError,
-}
-
-
 def _of_drf(error: exceptions.APIException) -> errors.A2AError:
-    status = (
-        401 if isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed) else error.status_code
-    )
-    fallback = errors.InvalidRequestError if 400 <= status < 500 else errors.InternalError
-    return _BY_STATUS.get(status, fallback)(str(error.detail))
+    anonymous = isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed)
+    text = str(error.detail) if isinstance(error.detail, str) else None  # else it is made for DRF's own renderers
+    return errors.of_status(401 if anonymous else error.status_code, text)

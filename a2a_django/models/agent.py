@@ -1,5 +1,6 @@
 """Agents and what their cards say (A2A 4.4)."""
 
+from functools import cached_property
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -66,6 +67,12 @@ class Agent(models.Model):
     security_requirements = models.JSONField(
         default=list, blank=True, help_text="SecurityRequirement objects; empty: any one of the schemes."
     )
+    restartable = models.BooleanField(
+        default=False, help_text="A turn whose process has died is run again; otherwise its task fails."
+    )
+    turn_timeout = models.FloatField(
+        null=True, blank=True, help_text="Seconds after which a turn that still runs fails; empty: never."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -81,6 +88,12 @@ class Agent(models.Model):
             super().save(*args, **kwargs)
             if self.is_default:
                 Agent.objects.exclude(pk=self.pk).filter(is_default=True).update(is_default=False)
+
+    @cached_property
+    def offers(self) -> dict[str, bool]:
+        """The URIs of its extensions, and whether every call must ask for it; whoever finds an agent may fill it in."""
+        # One that is listed twice counts as it stands last.
+        return dict(self.extensions.order_by("required").values_list("uri", "required"))
 
 
 class AgentChild(models.Model):

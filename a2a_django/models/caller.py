@@ -12,7 +12,10 @@ from a2a_django.models.tenant import Tenant
 
 @dataclass
 class Caller:
-    """One caller of one agent, within a tenant or none; `owner` is the scope that tasks are kept in."""
+    """One caller of one agent, within a tenant or none; `owner` is the scope that tasks are kept in.
+
+    `extensions` are those that the call asks for; `activated` those that take part, which the answer tells.
+    """
 
     agent: Agent
     user: AbstractBaseUser | AnonymousUser
@@ -21,11 +24,17 @@ class Caller:
     version: str = "1.0"
     extensions: frozenset[str] = frozenset()
     state: dict[str, Any] = field(default_factory=dict)
+    activated: frozenset[str] = frozenset()
 
     @property
     def authenticated(self) -> bool:
         """Whether a user stands behind the call."""
         return bool(self.user.is_authenticated)
+
+    @property
+    def available(self) -> frozenset[str]:
+        """The extensions that may take part: asked for by the call and offered by the agent (A2A 4.6)."""
+        return self.extensions.intersection(self.agent.offers)
 
     @property
     def account(self) -> Any:

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from a2a_django.models.message import Message
 from a2a_django.models.task import Task
@@ -39,6 +40,7 @@ class Turn(models.Model):
     attempt = models.PositiveSmallIntegerField(default=0)
     worker = models.CharField(max_length=200, blank=True, help_text="host:process that ran it.")
     start_sequence = models.PositiveIntegerField(default=0, help_text="The task's newest event when it started.")
+    end_sequence = models.PositiveIntegerField(null=True, blank=True, help_text="The newest event when it ended.")
     idempotency_key = models.CharField(  # noqa: DJ001  NULLs don't collide in a unique constraint
         max_length=64, null=True, blank=True, help_text="Digest of caller, task and message id."
     )
@@ -47,6 +49,7 @@ class Turn(models.Model):
     answer = models.JSONField(null=True, blank=True, help_text="The error that the caller gets instead of a task.")
     error = models.TextField(blank=True, help_text="For staff: what went wrong. Never sent to a client.")
     created_at = models.DateTimeField(auto_now_add=True)
+    handed_at = models.DateTimeField(default=timezone.now, help_text="When it was last handed on to be run.")
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

@@ -1,12 +1,13 @@
 """What comes after n in the logs of tasks, read in one query for all streams that ask at the same time (DESIGN 4)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from operator import or_
 from typing import Any
 
-from django.db.models import Exists, Q
+from django.db.models import Q, Subquery, Value
+from django.db.models.functions import Coalesce
 
 from a2a_django import database, statements
 from a2a_django.database import Gathered
@@ -18,6 +19,8 @@ from a2a_django.statements import Select
 
 CHUNK = 500
 """Events that one look takes at the most."""
+
+NEVER = 2**31 - 1  # beyond all sequences
 
 TOGETHER = 16  # looks of one query: three parameters each, see statements.FEW
 
@@ -31,17 +34,30 @@ class _Look:
     task_id: str
     after: int
     turn_id: int | None
+    ends: Collection[str] = TERMINAL
     found: list[Item] = field(default_factory=list)
     over: bool = False
     error: Exception | None = None
 
+    def take(self, rows: Sequence[tuple[int, str, str]], until: int | None) -> None:
+        """Takes the (sequence, body, state) that were found, up to one that ends the stream.
 
-async def look(task_id: str, after: int, turn_id: int | None) -> tuple[list[Item], bool]:
-    """The events after `after`, and whether the stream is over with them: with its turn, or else with the task.
+        `until` is the last event of the turn, if that has ended: what follows is another's.
+        """
+        own = [row for row in rows if until is None or row[0] <= until]
+        end = next((place for place, (_, _, state) in enumerate(own) if state in self.ends), None)
+        self.over = end is not None or (bool(own) and until is not None and (len(own) < CHUNK or own[-1][0] == until))
+        self.found = [(sequence, body) for sequence, body, _ in (own if end is None else own[: end + 1])]
+
+
+async def look(
+    task_id: str, after: int, turn_id: int | None, ends: Collection[str] = TERMINAL
+) -> tuple[list[Item], bool]:
+    """The events after `after`, and whether the stream is over with them: at a state of `ends`, or with its turn.
 
     Raises what the turn's caller gets instead of events.
     """
-    asked = _Look(task_id, after, turn_id)
+    asked = _Look(task_id, after, turn_id, ends)
     await _looks.run(asked)
     if asked.error is not None:
         raise asked.error
@@ -76,8 +92,7 @@ def _look_at_one(asked: _Look) -> None:
 
 def _read(asked: _Look) -> None:
     rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
-    asked.found = [(sequence, body) for sequence, body, _, _ in rows]
-    asked.over = bool(rows) and (rows[-1][2] in TERMINAL or (rows[-1][3] and len(rows) < CHUNK))
+    asked.take([row[:3] for row in rows], until=rows[-1][3] if rows else None)
 
 
 def _has_ended(asked: _Look) -> bool:
@@ -90,6 +105,11 @@ def _has_ended(asked: _Look) -> bool:
     return state in ENDED
 
 
+def _ended_turns() -> Any:
+    """Turns that have ended, each `until` its last event; one that was never run has none of its own."""
+    return Turn.objects.filter(state__in=ENDED).annotate(until=Coalesce("end_sequence", Value(NEVER)))
+
+
 _TURN = Select(
     Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
 )
@@ -97,8 +117,8 @@ _EVENTS = Select(
     Event,
     lambda task_id, after, turn_id: (
         Event.objects.after(task_id, after)
-        .annotate(over=Exists(Turn.objects.filter(pk=turn_id, state__in=ENDED)))
-        .values_list("sequence", "body", "state", "over")[:CHUNK]
+        .annotate(until=Subquery(_ended_turns().filter(pk=turn_id).values("until")))
+        .values_list("sequence", "body", "state", "until")[:CHUNK]
     ),
 )
 
@@ -110,25 +130,21 @@ def _look_at_many(asked: Sequence[_Look]) -> None:
     """Fills in what two queries find for all. Turns are read first: a stream can't close before its last event."""
     padded = statements.padded(asked)
     size = len(padded)
-    running = {turn for (turn,) in _running(size).rows(*(one.turn_id or 0 for one in padded))}
+    until = dict(_ended(size).rows(*(one.turn_id or 0 for one in padded)))
     ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
-        own = [row for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
-        one.found = [(sequence, body) for _, sequence, body, _ in own]
-        ended = one.turn_id is not None and one.turn_id not in running
-        one.over = bool(own) and (own[-1][3] in TERMINAL or (ended and len(own) < CHUNK))
-        if not own and (ended or one.turn_id is None):
+        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
+        one.take(own, until.get(one.turn_id))
+        if not one.found and (one.turn_id is None or one.turn_id in until):
             _look_at_one(one)
 
 
 @cache
-def _running(size: int) -> Select[Turn]:
-    """Those of the turns that have not ended."""
+def _ended(size: int) -> Select[Turn]:
+    """Those of the turns that have ended: (id, last event)."""
     return Select(
-        Turn,
-        lambda *turns: Turn.objects.filter(pk__in=turns).exclude(state__in=ENDED).order_by().values_list("pk"),
-        arity=size,
+        Turn, lambda *turns: _ended_turns().filter(pk__in=turns).order_by().values_list("pk", "until"), arity=size
     )
 
 

@@ -13,20 +13,23 @@ from a2a.types import (
 
 from a2a_django.models import Caller, PushConfig, Task
 from a2a_django.operations.reading import visible_task
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, versions
 
 
 def create_push_config(caller: Caller, request: TaskPushNotificationConfig) -> str:
     """The stored config as JSON, without credentials; an id given again replaces."""
     _check_supported(caller)
     _check_url(request)
-    return _text(_store(visible_task(caller, request.task_id), request))
+    return _text(_store(caller, visible_task(caller, request.task_id), request))
 
 
 def get_push_config(caller: Caller, request: GetTaskPushNotificationConfigRequest) -> str:
     """One config as JSON; TaskNotFoundError where the task has none of that id."""
     _check_supported(caller)
-    config = PushConfig.objects.filter(task=visible_task(caller, request.task_id), config_id=request.id).first()
+    configs = PushConfig.objects.filter(task=visible_task(caller, request.task_id))
+    if request.id or caller.version != versions.LEGACY:  # in 0.3 the id may be left out
+        configs = configs.filter(config_id=request.id)
+    config = configs.first()
     if config is None:
         raise errors.TaskNotFoundError("The task has no such push notification config", {"taskId": request.task_id})
     return _text(config)
@@ -50,13 +53,13 @@ def check_inline(caller: Caller, request: SendMessageRequest) -> None:
     """Refuses a send whose push config could never be served."""
     if request.configuration.HasField("task_push_notification_config"):
         _check_supported(caller)
-        _check_url(request.configuration.task_push_notification_config)
+        _check_url(request.configuration.task_push_notification_config, "configuration.taskPushNotificationConfig.url")
 
 
-def store_inline(task: Task, request: SendMessageRequest) -> None:
+def store_inline(caller: Caller, task: Task, request: SendMessageRequest) -> None:
     """Keeps the push config of a send."""
     if request.configuration.HasField("task_push_notification_config"):
-        _store(task, request.configuration.task_push_notification_config)
+        _store(caller, task, request.configuration.task_push_notification_config)
 
 
 def _check_supported(caller: Caller) -> None:
@@ -64,7 +67,7 @@ def _check_supported(caller: Caller) -> None:
         raise errors.PushNotificationNotSupportedError
 
 
-def _check_url(config: TaskPushNotificationConfig) -> None:
+def _check_url(config: TaskPushNotificationConfig, field: str = "url") -> None:
     """Where it points to is checked when it is used; here it must be a web address."""
     try:
         parts = urlsplit(config.url)
@@ -72,15 +75,16 @@ def _check_url(config: TaskPushNotificationConfig) -> None:
     except ValueError:
         usable = False
     if not usable:
-        raise errors.invalid_params(("url", "must be an absolute http or https URL"))
+        raise errors.invalid_params((field, "must be an absolute http or https URL"))
 
 
-def _store(task: Task, config: TaskPushNotificationConfig) -> PushConfig:
+def _store(caller: Caller, task: Task, config: TaskPushNotificationConfig) -> PushConfig:
     values = {
         "url": config.url,
         "token": config.token,
         "authentication_scheme": config.authentication.scheme,
         "credentials": config.authentication.credentials,
+        "version": caller.version,
     }
     config_id = config.id or str(uuid4())
     stored, _ = PushConfig.objects.update_or_create(task=task, config_id=config_id, defaults=values)

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.utils.dateparse import parse_datetime
 
 from a2a_django import snapshots
+from a2a_django.agents import recovery
 from a2a_django.models import Caller, Task
 from a2a_django.models.task import TaskQuerySet
 from a2a_django.protocol import codec, errors
@@ -19,7 +20,10 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 100
 def get_task(caller: Caller, request: GetTaskRequest) -> str:
     """The task as it is, as Task JSON; TaskNotFoundError."""
     length = history_length(request)
-    return snapshots.snapshot(visible_task(caller, request.id)).text(length)
+    task = visible_task(caller, request.id)
+    if recovery.expired(task) and recovery.recover_task(task.pk):
+        task = visible_task(caller, request.id)
+    return snapshots.snapshot(task).text(length)
 
 
 def visible_task(caller: Caller, task_id: str) -> Task:

@@ -14,7 +14,7 @@ from django.db.models import Exists
 from django.utils import timezone
 
 from a2a_django import batches, database, doorbell, entries, event_log, snapshots, statements
-from a2a_django.agents import claims, dispatch, leases
+from a2a_django.agents import activation, claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
@@ -44,7 +44,7 @@ class Accepted:
 def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
     """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
     accepted = accept(caller, request, ear)
-    return partial(_answer, accepted, immediately=request.configuration.return_immediately)
+    return partial(_answer, caller, accepted, immediately=request.configuration.return_immediately)
 
 
 def accept(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
@@ -149,20 +149,31 @@ def _store(caller: Caller, request: SendMessageRequest, task: Task, stamp: Stamp
             message=message,
             user=caller.account,
             request=_without_secrets(request),
-            context={"version": caller.version, "extensions": sorted(caller.extensions), "state": caller.state},
+            context=_context(caller),
+            activated=sorted(caller.activated),
             start_sequence=task.last_sequence,
             idempotency_key=stamp.key if stamp else None,
             payload_digest=stamp.digest if stamp else "",
             **(claims.running() if running else {}),
         )
     )
-    push_configs.store_inline(task, request)
+    push_configs.store_inline(caller, task, request)
     if running:
         claim = _claim(caller, request, task, turn)
         transaction.on_commit(partial(dispatch.start, claim))
     else:
         transaction.on_commit(partial(dispatch.hand, turn.pk))
     return turn
+
+
+def _context(caller: Caller) -> dict[str, Any]:
+    """What the runner rebuilds the call from."""
+    return {
+        "version": caller.version,
+        "extensions": sorted(caller.extensions),
+        "available": sorted(caller.available),
+        "state": caller.state,
+    }
 
 
 def _without_secrets(request: SendMessageRequest) -> str:
@@ -183,7 +194,9 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         executor=caller.agent.executor,
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
-        call_context=claims.call_context(caller.account, tenant, turn.context),
+        call_context=claims.call_context(caller.account, tenant, turn.context, turn.activated),
+        timeout=caller.agent.turn_timeout,
+        available=caller.available,
         current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,
         related_tasks=claims.related_tasks(task, request),
     )
@@ -230,7 +243,7 @@ def _queue_up(task: Task) -> bool:
 # --- the answer
 
 
-async def _answer(accepted: Accepted, *, immediately: bool) -> str:
+async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> str:
     """The Task at a terminal or interrupted state or when the turn has ended, or the Message (A2A 3.2.2)."""
     timeout = a2a_settings.IMMEDIATE_WAIT if immediately else a2a_settings.BLOCKING_TIMEOUT
     deadline = None if timeout is None else asyncio.get_running_loop().time() + timeout
@@ -239,6 +252,8 @@ async def _answer(accepted: Accepted, *, immediately: bool) -> str:
         rung = await accepted.ear.wait(left)
         answer = await database.requests.run(_look, accepted, immediately=immediately, now=not rung)
         if answer is not None:
+            if caller.available:
+                await database.requests.run(activation.learn, caller, accepted.turn_id)
             return answer
 
 

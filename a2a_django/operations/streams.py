@@ -1,13 +1,14 @@
 """SendStreamingMessage and SubscribeToTask: what comes after n, as stored text (A2A 3.1.2, 3.1.6; DESIGN 4)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 
-from a2a_django import snapshots
-from a2a_django.agents import card
+from a2a_django import database, snapshots
+from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
 from a2a_django.models import Caller, Task
 from a2a_django.models.event import Kind
@@ -15,13 +16,19 @@ from a2a_django.operations import news
 from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
 from a2a_django.operations.sending import accept, rejoin
-from a2a_django.protocol import codec, errors
+from a2a_django.protocol import codec, errors, versions
+from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
+
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 @dataclass
 class Stream:
-    """A stream that may begin: no error came up. `turn_id` closes it when that turn has ended."""
+    """A stream that may begin: no error came up. `turn_id` closes it when that turn has ended.
+
+    `negotiating` is the caller of a turn that may activate extensions, which then have to be known before it begins.
+    """
 
     task_id: str
     ear: Ear
@@ -30,17 +37,37 @@ class Stream:
     opening: str = ""
     history_length: int | None = None
     resumed: bool = False
+    over: bool = False  # with the opening: nothing follows
+    ends: Collection[str] = TERMINAL
+    negotiating: Caller | None = None
     begun: tuple[Sequence[Item], bool] = ((), False)
 
     async def first(self) -> None:
         """Waits for something to send, for as long as a silent stream may be; raises what keeps it from beginning."""
-        if not self.opening and (self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)):
+        if self.negotiating is not None:
+            heard = await self._negotiate(self.negotiating)
+        elif self.opening:
+            return
+        else:
+            heard = self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)
+        if heard:
             self.begun = await self._look()
+
+    async def _negotiate(self, caller: Caller) -> bool:
+        """Whether the turn has begun to speak meanwhile: what it has activated by then is in `caller.activated`."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + a2a_settings.HEARTBEAT_SECONDS
+        while not await database.log.run(activation.learn, caller, self.turn_id or 0):
+            if not await self.ear.wait(max(ends - loop.time(), 0)):
+                return False
+        return True
 
     async def items(self) -> AsyncIterator[Sequence[Item]]:
         """What there is to send, in order, as it comes; an empty one when the stream was silent for a while."""
         if self.opening:
             yield [(self.after, self.opening)]
+        if self.over:
+            return
         found, over = self.begun if any(self.begun) else await self._look()
         loop = asyncio.get_running_loop()
         ends = loop.time() + (a2a_settings.STREAM_MAX_SECONDS or float("inf"))
@@ -55,7 +82,7 @@ class Stream:
             found, over = await self._look()
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
-        found, over = await news.look(self.task_id, self.after, self.turn_id)
+        found, over = await news.look(self.task_id, self.after, self.turn_id, self.ends)
         if found:
             self.after = found[-1][0]
         if self.history_length is not None and found and found[0][0] == 1:
@@ -74,10 +101,20 @@ def send_streaming_message(
     if last_event_id:
         first = rejoin(caller, request, ear)
         cursor = _cursor(last_event_id, Task.objects.get(pk=first.task_id))
-        return Stream(first.task_id, ear, cursor, first.turn_id, history_length=first.history_length, resumed=True)
+        length, ends = first.history_length, _ends(caller)
+        return Stream(first.task_id, ear, cursor, first.turn_id, history_length=length, resumed=True, ends=ends)
     accepted = accept(caller, request, ear)
     opening = f'{{"task":{accepted.opening}}}' if accepted.opening else ""
-    return Stream(accepted.task_id, ear, accepted.cursor, accepted.turn_id, opening, accepted.history_length)
+    return Stream(
+        accepted.task_id,
+        ear,
+        accepted.cursor,
+        accepted.turn_id,
+        opening,
+        accepted.history_length,
+        ends=_ends(caller),
+        negotiating=caller if caller.available else None,
+    )
 
 
 def subscribe_to_task(
@@ -87,12 +124,21 @@ def subscribe_to_task(
     _check_streaming(caller)
     ear.listen(request.id)  # first listen, then read: nothing falls in between
     task = visible_task(caller, request.id)
+    ends = _ends(caller)
     if last_event_id:
-        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True)
-    if task.terminal:
+        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True, ends=ends)
+    # In 0.3 a finished task is an answer; so is one that waits for its client while nothing runs.
+    over = caller.version == versions.LEGACY and task.state in ends and not task.lease
+    if task.terminal and not over:
         raise errors.UnsupportedOperationError("The task is in a terminal state; use GetTask", {"taskId": task.pk})
     snapshot = snapshots.snapshot(task)
-    return Stream(task.pk, ear, snapshot.task.last_sequence, opening=f'{{"task":{snapshot.text()}}}')
+    opening = f'{{"task":{snapshot.text()}}}'
+    return Stream(task.pk, ear, snapshot.task.last_sequence, opening=opening, over=over, ends=ends)
+
+
+def _ends(caller: Caller) -> frozenset[str]:
+    """The states that end a stream: in 0.3 the interrupted ones do, too."""
+    return TERMINAL | INTERRUPTED if caller.version == versions.LEGACY else TERMINAL
 
 
 def _check_streaming(caller: Caller) -> None:
@@ -101,9 +147,10 @@ def _check_streaming(caller: Caller) -> None:
 
 
 def _cursor(last_event_id: str, task: Task) -> int:
-    if not (last_event_id.isascii() and last_event_id.isdigit()) or int(last_event_id) > task.last_sequence:
+    number = int(last_event_id) if _NUMBER.fullmatch(last_event_id) else None
+    if number is None or number > task.last_sequence:
         raise errors.invalid_params(("Last-Event-ID", "is not the id of an event of this task"))
-    return int(last_event_id)
+    return number
 
 
 def _shortened(text: str, history_length: int) -> str:

@@ -4,104 +4,91 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NoReturn, TypeVar, cast
+from itertools import chain, islice
+from typing import Any, TypeVar, cast
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message as ProtoMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from a2a_django.protocol import errors, schema
+from a2a_django.protocol import errors, schema, values
+from a2a_django.protocol.values import Doubled, Violation
 from a2a_django.settings import a2a_settings
 
 _LINE_BREAKS = re.compile("[\x85\u2028\u2029]")  # httpx, and so the a2a-sdk's client, ends lines at these
+_DOUBLE_DIGITS = 308  # whole numbers of more may be beyond a double; of 4300 Python makes none
+_DEEP = 1000  # more than any data that `schema` lets pass
 Proto = TypeVar("Proto", bound=ProtoMessage)
 
 
 def parse_json(raw: bytes) -> Any:
-    """The JSON value in `raw` (UTF-8); JSONParseError says what is wrong with it."""
+    """The JSON value in `raw` (UTF-8); JSONParseError says where it is none.
+
+    What JSON allows and we don't is in there for `to_proto` to name: NaN and infinity, also for numbers beyond a
+    double, NUL and halves of surrogate pairs, objects that are `Doubled`.
+    """
     try:
-        value = json.loads(raw.decode(), parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique)
+        text = raw.decode()
+        return json.loads(text, parse_int=_integer, object_pairs_hook=_unique)
+    except UnicodeDecodeError as error:
+        raise errors.JSONParseError(f"The body is not UTF-8: see byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        if text.startswith("\ufeff"):
+            raise errors.JSONParseError("The body begins with a byte order mark, which JSON must not") from error
+        raise errors.JSONParseError(f"The body is not JSON: see line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
         raise errors.JSONParseError("The JSON is nested too deeply") from error
-    except ValueError as error:
-        raise errors.JSONParseError(f"The body is not JSON in UTF-8: {error}") from error
-    if b"\\u" in raw:
-        _check_text(value)
-    if raw.count(b"{") + raw.count(b"[") > a2a_settings.MAX_NESTING:
-        _check_depth(value, a2a_settings.MAX_NESTING)
-    return value
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise errors.InvalidParamsError(f"{name} is not a JSON number")
+def _integer(text: str) -> int | float:
+    return int(text) if len(text) <= _DOUBLE_DIGITS else float(text)
 
 
-def _finite(text: str) -> float:
-    number = float(text)
-    if number in (float("inf"), float("-inf")):
-        raise errors.InvalidParamsError(f"{text[:40]} is beyond a double")
-    return number
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Doubled:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return found
+    return found if len(found) == len(pairs) else Doubled(found)
 
 
-def _check_text(value: Any) -> None:
-    """NUL and lone surrogates: no database column and no UTF-8 answer can hold them."""
-    text = json.dumps(value, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise errors.JSONParseError("The JSON has a lone surrogate") from error
-    if "\\u0000" in text.replace("\\\\", ""):
-        raise errors.JSONParseError("The JSON has a NUL character")
+def to_proto(data: Any, kind: type[Proto], path: Mapping[str, str] | None = None) -> Proto:
+    """`data` of a client's as a `kind`; InvalidParamsError lists the fields at fault, unknown ones are ignored.
+
+    What `path` says goes before what `data` says.
+    """
+    return _checked(schema.bound(data, path or {}, _descriptor(kind)), kind)
 
 
-def _check_depth(value: Any, allowed: int) -> None:
-    level: list[Any] = [value]
-    for _ in range(allowed + 1):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not level:
-            return
-    raise errors.JSONParseError(f"The JSON is nested more than {allowed} levels deep")
+def query_to_proto(query: Iterable[tuple[str, list[str]]], path: Mapping[str, str], kind: type[Proto]) -> Proto:
+    """A `kind` from query parameters (camelCase, A2A 11.5) and what the path says."""
+    data, doubled = schema.from_query(query, _descriptor(kind))
+    return _checked(schema.bound(data, path, _descriptor(kind)), kind, doubled)
 
 
-def to_proto(data: Any, kind: type[Proto]) -> Proto:
-    """`data` as a `kind`; InvalidParamsError lists every field at fault, unknown fields are ignored."""
-    if violations := schema.violations(data, cast(Descriptor, kind.DESCRIPTOR)):
-        raise errors.invalid_params(*violations)
+def _checked(data: Any, kind: type[Proto], found: Iterable[Violation] = ()) -> Proto:
+    descriptor = _descriptor(kind)
+    if values.deeper(data, a2a_settings.MAX_NESTING):
+        raise errors.invalid_params((descriptor.name, f"is nested more than {a2a_settings.MAX_NESTING} levels deep"))
+    wrong = list(islice(chain(found, schema.violations(data, descriptor)), errors.MAX_VIOLATIONS + 1))
+    if wrong:
+        raise errors.invalid_params(*wrong)
     return parse(data, kind)
+
+
+def _descriptor(kind: type[Proto]) -> Descriptor:
+    return cast(Descriptor, kind.DESCRIPTOR)
 
 
 def parse(data: Any, kind: type[Proto]) -> Proto:
     """`data` of our own as a `kind`, without looking for what is missing."""
     try:
-        return json_format.ParseDict(data, kind(), ignore_unknown_fields=True)
+        return json_format.ParseDict(data, kind(), ignore_unknown_fields=True, max_recursion_depth=_DEEP)
     except (json_format.ParseError, ValueError, OverflowError, RecursionError) as error:
-        raise errors.InvalidParamsError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from error
-
-
-def query_to_proto(query: Iterable[tuple[str, list[str]]], path: Mapping[str, str], kind: type[Proto]) -> Proto:
-    """A `kind` from query parameters (camelCase, A2A 11.5) and what the path says."""
-    data, violations = schema.from_query(query, cast(Descriptor, kind.DESCRIPTOR))
-    if violations:
-        raise errors.invalid_params(*violations)
-    return to_proto({**data, **path}, kind)
+        raise errors.InvalidParamsError(f"The data is no {kind.DESCRIPTOR.name}") from error
 
 
 def read(text: str, kind: type[Proto]) -> Proto:
     """The `kind` that stands in `text` that we stored."""
-    return json_format.Parse(text, kind(), ignore_unknown_fields=True)
+    return json_format.Parse(text, kind(), ignore_unknown_fields=True, max_recursion_depth=_DEEP)
 
 
 def to_data(message: ProtoMessage) -> dict[str, Any]:

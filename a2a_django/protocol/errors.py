@@ -48,6 +48,7 @@ __all__ = [
     "VersionNotSupportedError",
     "invalid_params",
     "jsonrpc_error",
+    "of_status",
     "rendering",
     "rest_body",
     "restore",
@@ -55,6 +56,9 @@ __all__ = [
 ]
 
 DOMAIN = "a2a-protocol.org"
+MAX_VIOLATIONS = 50  # a hostile body has a hundred thousand
+IN_MESSAGE = 5  # of them are in the message, too
+MAX_FIELD = 200
 
 
 class UnauthenticatedError(A2AError):
@@ -137,6 +141,22 @@ TABLE: dict[type[A2AError], Rendering] = {
     UnavailableError: Rendering("UNAVAILABLE", 503, -32603, "UNAVAILABLE"),
 }
 _BY_NAME = {cls.__name__: cls for cls in TABLE}
+_BY_STATUS: dict[int, type[A2AError]] = {
+    400: InvalidRequestError,
+    401: UnauthenticatedError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    405: MethodNotAllowedError,
+    413: PayloadTooLargeError,
+    429: TooManyRequestsError,
+    503: UnavailableError,
+}
+
+
+def of_status(status: int, message: str | None = None) -> A2AError:
+    """The error for an HTTP `status` that others than we have chosen."""
+    fallback = InvalidRequestError if 400 <= status < 500 else InternalError
+    return _BY_STATUS.get(status, fallback)(message)
 
 
 def kind(error: A2AError) -> type[A2AError]:
@@ -150,10 +170,18 @@ def rendering(error: A2AError) -> Rendering:
 
 
 def invalid_params(*violations: tuple[str, str]) -> InvalidParamsError:
-    """An InvalidParamsError that names each (field, what is wrong and what is right)."""
-    text = "; ".join(f"{field}: {description}" for field, description in violations)
-    errors = [{"field": field, "message": description} for field, description in violations]
-    return InvalidParamsError(text, {"errors": errors})
+    """An InvalidParamsError that names each (field, what is wrong and what is right), as far as anybody would read."""
+    named = [(_shown(field), accidents.clean(description)) for field, description in violations[:MAX_VIOLATIONS]]
+    text = "; ".join(f"{field}: {description}" for field, description in named[:IN_MESSAGE])
+    more = "; and more" if len(violations) > IN_MESSAGE else ""
+    return InvalidParamsError(
+        text + more, {"errors": [{"field": field, "message": description} for field, description in named]}
+    )
+
+
+def _shown(field: str) -> str:
+    """`field`, in which a client's own words may stand."""
+    return accidents.clean(field if len(field) <= MAX_FIELD else f"{field[: MAX_FIELD - 1]}…")
 
 
 def details(error: A2AError) -> list[dict[str, Any]]:

@@ -1,17 +1,14 @@
 """What a2a.proto demands of JSON data: types, enum names, required fields, all violations at once."""
 
-import base64
-import binascii
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 from google.api.field_behavior_pb2 import FieldBehavior, field_behavior
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-from google.protobuf.timestamp_pb2 import Timestamp
 
-Violation = tuple[str, str]  # (camelCase path of the field, what is wrong)
+from a2a_django.protocol import values
+from a2a_django.protocol.values import Check, Doubled, Violation
 
 _MAX_LENGTH = {  # by the end of the field's full name: DESIGN 6, and the columns that hold them
     "context_id": 256,
@@ -21,7 +18,10 @@ _MAX_LENGTH = {  # by the end of the field's full name: DESIGN 6, and the column
     "TaskPushNotificationConfig.url": 2000,
     "AuthenticationInfo.scheme": 50,
 }
-_INTEGER = re.compile(r"-?\d{1,12}")
+_BOUNDS = {  # likewise: A2A 3.1.4, 3.2.4
+    "history_length": (0, values.INT32[1]),
+    "ListTasksRequest.page_size": (1, 100),
+}
 
 
 class Field(NamedTuple):
@@ -31,31 +31,40 @@ class Field(NamedTuple):
     repeated: bool
     required: bool
     oneof: str
-    check: Callable[[Any, str], Iterator[Violation]]
+    check: Check
     nullable: bool  # google.protobuf.Value: null is a value
     map: bool
 
 
-def violations(data: Any, descriptor: Descriptor, path: str = "") -> list[Violation]:
-    """What keeps `data` from being a `descriptor` message; empty when nothing does."""
-    return list(_object(data, descriptor, path))
+def violations(data: Any, descriptor: Descriptor, *, client: bool = True) -> Iterator[Violation]:
+    """What keeps `data` from being a `descriptor` message, as far as the caller wants to hear of it.
+
+    `client`: data of a client's. An executor may say more: a NUL within text, files under any URL.
+    """
+    return _object(data, descriptor, "", client)
 
 
-def _object(data: Any, descriptor: Descriptor, path: str) -> Iterator[Violation]:
+def _object(data: Any, descriptor: Descriptor, path: str, client: bool) -> Iterator[Violation]:
+    if isinstance(data, Doubled):
+        yield path or descriptor.name, Doubled.WRONG
+        data = data.content
     if not isinstance(data, dict):
         yield path or descriptor.name, "must be an object"
         return
-    fields, required, choices = _layout(descriptor)
+    fields, required, choices = _layout(descriptor, client)
     given: dict[str, Field] = {}
+    named: set[str] = set()
     for key, value in data.items():
         field = fields.get(key)
-        if field is None or (value is None and not field.nullable):
+        if field is None:
             continue
         where = f"{path}.{field.name}" if path else field.name
-        if field.name in given:
+        if field.name in named:  # a null, too: protobuf would take the other value away
             yield where, "is given twice"
-        given[field.name] = field
-        yield from _value(field, value, where)
+        named.add(field.name)
+        if value is not None or field.nullable:
+            given[field.name] = field
+            yield from _value(field, value, where)
     for name in required:
         if name not in given:
             yield f"{path}.{name}" if path else name, "is required"
@@ -77,9 +86,11 @@ def _value(field: Field, value: Any, where: str) -> Iterator[Violation]:
             yield where, "must be an object"
         return
     if not field.repeated:
-        wrong = list(field.check(value, where))
-        yield from wrong
-        if field.required and value == "" and not wrong:
+        right = True
+        for wrong in field.check(value, where):
+            right = False
+            yield wrong
+        if field.required and value == "" and right:
             yield where, "must not be empty"
         return
     if not isinstance(value, list):
@@ -92,15 +103,15 @@ def _value(field: Field, value: Any, where: str) -> Iterator[Violation]:
 
 
 @cache
-def _layout(descriptor: Descriptor) -> tuple[dict[str, Field], tuple[str, ...], tuple[str, ...]]:
+def _layout(descriptor: Descriptor, client: bool) -> tuple[dict[str, Field], tuple[str, ...], tuple[str, ...]]:
     """Fields by both their names, names of the required ones, names of the real oneofs."""
-    fields = {proto.name: _field(proto) for proto in descriptor.fields}
+    fields = {proto.name: _field(proto, client) for proto in descriptor.fields}
     required = tuple(field.name for field in fields.values() if field.required)
     choices = tuple(name for name in descriptor.oneofs_by_name if not name.startswith("_"))
     return fields | {field.name: field for field in fields.values()}, required, choices
 
 
-def _field(proto: FieldDescriptor) -> Field:
+def _field(proto: FieldDescriptor, client: bool) -> Field:
     message = proto.message_type
     oneof = proto.containing_oneof
     return Field(
@@ -108,93 +119,65 @@ def _field(proto: FieldDescriptor) -> Field:
         repeated=proto.is_repeated,
         required=FieldBehavior.REQUIRED in proto.GetOptions().Extensions[field_behavior],
         oneof=oneof.name if oneof is not None and not oneof.name.startswith("_") else "",
-        check=_checker(proto),
+        check=_checker(proto, client),
         nullable=message is not None and message.full_name == "google.protobuf.Value",
         map=message is not None and message.GetOptions().map_entry,
     )
 
 
-def _checker(proto: FieldDescriptor) -> Callable[[Any, str], Iterator[Violation]]:
+def _checker(proto: FieldDescriptor, client: bool) -> Check:
     message, enum = proto.message_type, proto.enum_type
     if message is not None:
         if message.full_name in _WELL_KNOWN:
-            return _WELL_KNOWN[message.full_name]
-        return lambda value, where: _object(value, message, where)
+            return _well_known(message.full_name, client)
+        return lambda value, where: _object(value, message, where, client)
     if enum is not None:
         return lambda value, where: _enum(value, enum, where)
-    for name, length in _MAX_LENGTH.items():
-        if proto.full_name.endswith(f".{name}"):
-            return partial(_short, length=length)
+    if client and proto.full_name.endswith(".Part.url"):
+        return values.url
+    if length := _by_name(proto, _MAX_LENGTH):
+        return partial(values.short, length=length)
+    if bounds := _by_name(proto, _BOUNDS):
+        return partial(values.integer, bounds=bounds)
+    if proto.type == FieldDescriptor.TYPE_STRING:
+        return values.string if client else values.any_string
     return _SCALARS[proto.type]
 
 
+def _by_name(proto: FieldDescriptor, table: Mapping[str, Any]) -> Any:
+    return next((value for name, value in table.items() if proto.full_name.endswith(f".{name}")), None)
+
+
+def _well_known(name: str, client: bool) -> Check:
+    if name == "google.protobuf.Timestamp":
+        return values.time
+    check = values.json_value if client else values.any_json
+    return values.an_object(check) if name == "google.protobuf.Struct" else check
+
+
 def _enum(value: Any, enum: EnumDescriptor, where: str) -> Iterator[Violation]:
-    known = enum.values_by_number.get(value) if type(value) is int else enum.values_by_name.get(str(value))
+    known = enum.values_by_number.get(value) if type(value) is int else None
+    if isinstance(value, str):
+        known = enum.values_by_name.get(value)
     if known is None or known.number == 0:
         names = ", ".join(item.name for item in enum.values if item.number)
         yield where, f"is not one of {names}"
 
 
-def _string(value: Any, where: str) -> Iterator[Violation]:
-    if not isinstance(value, str):
-        yield where, "must be a string"
-
-
-def _short(value: Any, where: str, length: int) -> Iterator[Violation]:
-    if not isinstance(value, str):
-        yield where, "must be a string"
-    elif len(value) > length or "\0" in value:
-        yield where, f"must have at most {length} characters, and no NUL among them"
-
-
-def _boolean(value: Any, where: str) -> Iterator[Violation]:
-    if not isinstance(value, bool):
-        yield where, "must be true or false"
-
-
-def _int32(value: Any, where: str) -> Iterator[Violation]:
-    whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-    if isinstance(value, str):
-        whole = _INTEGER.fullmatch(value) is not None
-    if not whole or not -(2**31) <= int(value) < 2**31:
-        yield where, "must be a 32-bit integer"
-
-
-def _bytes(value: Any, where: str) -> Iterator[Violation]:
-    try:
-        text = value.replace("-", "+").replace("_", "/").rstrip("=")
-        base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (AttributeError, binascii.Error, ValueError):
-        yield where, "must be a base64 string"
-
-
-def _struct(value: Any, where: str) -> Iterator[Violation]:
-    if not isinstance(value, dict):
-        yield where, "must be an object"
-
-
-def _anything(value: Any, where: str) -> Iterator[Violation]:
-    yield from ()
-
-
-def _timestamp(value: Any, where: str) -> Iterator[Violation]:
-    try:
-        Timestamp().FromJsonString(value)
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        yield where, "must be a time such as 2026-01-31T12:00:00.000Z"
-
-
-_WELL_KNOWN = {
-    "google.protobuf.Struct": _struct,
-    "google.protobuf.Value": _anything,
-    "google.protobuf.Timestamp": _timestamp,
+_WELL_KNOWN = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.Timestamp")
+_SCALARS: dict[int, Check] = {
+    FieldDescriptor.TYPE_BOOL: values.boolean,
+    FieldDescriptor.TYPE_INT32: values.integer,
+    FieldDescriptor.TYPE_BYTES: values.base64_bytes,
 }
-_SCALARS = {
-    FieldDescriptor.TYPE_STRING: _string,
-    FieldDescriptor.TYPE_BOOL: _boolean,
-    FieldDescriptor.TYPE_INT32: _int32,
-    FieldDescriptor.TYPE_BYTES: _bytes,
-}
+
+
+def bound(data: Any, path: Mapping[str, str], descriptor: Descriptor) -> Any:
+    """`data` with what the path of a request says, whatever `data` says there by either name of a field."""
+    if not path or not isinstance(data, dict):
+        return data
+    names = {name for field in descriptor.fields if field.json_name in path for name in (field.name, field.json_name)}
+    return {key: value for key, value in data.items() if key not in names} | dict(path)
 
 
 def from_query(
@@ -204,18 +187,14 @@ def from_query(
     fields = {proto.json_name: proto for proto in descriptor.fields}
     data: dict[str, Any] = {}
     wrong: list[Violation] = []
-    for name, values in query:
+    for name, given in query:
         proto = fields.get(name)
         if proto is None or (proto.message_type is not None and proto.message_type.full_name not in _WELL_KNOWN):
             continue
-        if len(values) > 1:
+        if len(given) > 1:
             wrong.append((name, "is given more than once"))
-        elif proto.type == FieldDescriptor.TYPE_BOOL:
-            if values[0] not in ("true", "false"):
-                wrong.append((name, "must be true or false"))
-            data[name] = values[0] == "true"
-        elif "\0" in values[0]:  # parse_json refuses it in bodies; what executors say may have it
-            wrong.append((name, "must not have a NUL character"))
-        elif values[0] or proto.type != FieldDescriptor.TYPE_STRING:
-            data[name] = values[0]
+        if proto.type == FieldDescriptor.TYPE_BOOL:
+            data[name] = {"true": True, "false": False}.get(given[-1], given[-1])
+        elif given[-1] or proto.type != FieldDescriptor.TYPE_STRING:
+            data[name] = given[-1]
     return data, wrong

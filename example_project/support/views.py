@@ -5,6 +5,7 @@ import json
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from a2a_django.models import Agent
@@ -20,7 +21,7 @@ def home(request: HttpRequest) -> HttpResponse:
 def describe(agent: Agent, request: HttpRequest) -> dict[str, object]:
     """What the page shows of one agent."""
     site = settings.A2A_BASE_URL or f"{request.scheme}://{request.get_host()}"
-    url = f"{site}/a2a/{agent.slug}"
+    url = site + reverse("a2a_django:agent", kwargs={"agent": agent.slug})
     return {
         "agent": agent,
         "url": url,

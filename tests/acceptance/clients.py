@@ -1,18 +1,21 @@
 """Clients: the a2a-sdk's own, and one that shows the raw stream."""
 
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import grpc
 import httpx
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
 from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, TaskState
 
 from tests.acceptance.sites import HEADERS, Web
 
-BINDINGS = ("JSONRPC", "HTTP+JSON")
+BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
 TIMEOUT = 20.0
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
@@ -24,13 +27,42 @@ FAILED = TaskState.TASK_STATE_FAILED
 
 @asynccontextmanager
 async def connect(
-    web: Web, agent: str = "script", binding: str = "JSONRPC", *, user: str = "", **config: Any
+    web: Web, agent: str = "script", binding: str = "JSONRPC", *, user: str = "", version: str = "1.0", **config: Any
 ) -> AsyncIterator[Client]:
-    """The a2a-sdk's client, made from the card that the site serves."""
+    """The a2a-sdk's client, made from what the card that the site serves says of A2A `version`."""
     auth = (user, "secret") if user else None
-    async with httpx.AsyncClient(timeout=TIMEOUT, auth=auth, headers=HEADERS, verify=False) as http:
-        made = ClientConfig(httpx_client=http, supported_protocol_bindings=[binding], **config)
-        yield await ClientFactory(made).create_from_url(f"{web.url}/a2a/{agent}")
+    interceptors = [Credentials(user)] if user else []  # for gRPC, which has no httpx client
+    channels = Channels()
+    async with httpx.AsyncClient(timeout=TIMEOUT, auth=auth, headers=HEADERS, verify=False) as http, channels:
+        config |= {"supported_protocol_bindings": [binding], "grpc_channel_factory": channels.open}
+        factory = ClientFactory(ClientConfig(httpx_client=http, **config))
+        card = await A2ACardResolver(http, f"{web.url}/a2a/{agent}").get_agent_card()
+        for interface in [one for one in card.supported_interfaces if one.protocol_version != version]:
+            card.supported_interfaces.remove(interface)
+        yield factory.create(card, interceptors)
+
+
+class Channels(AsyncExitStack):
+    """gRPC channels that are closed at the end."""
+
+    def open(self, url: str) -> grpc.aio.Channel:
+        channel = grpc.aio.insecure_channel(url)
+        self.push_async_callback(channel.close)
+        return channel
+
+
+class Credentials(ClientCallInterceptor):
+    """Basic credentials in each call's metadata or headers."""
+
+    def __init__(self, user: str) -> None:
+        self._header = "Basic " + b64encode(f"{user}:secret".encode()).decode()
+
+    async def before(self, args: BeforeArgs) -> None:
+        args.context = args.context or ClientCallContext()
+        args.context.service_parameters = {**(args.context.service_parameters or {}), "Authorization": self._header}
+
+    async def after(self, args: AfterArgs) -> None:
+        """Nothing."""
 
 
 def request(text: str, *, task: str = "", context: str = "", **configuration: Any) -> SendMessageRequest:

@@ -3,13 +3,16 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import httpx
 import pytest
+from a2a.types import CancelTaskRequest
+from a2a.types.a2a_pb2_grpc import A2AServiceStub
 
 from tests.acceptance import folding, processes, sites
 from tests.acceptance.databases import Postgres
@@ -31,6 +34,18 @@ class Place:
     site: Site
     here: Web
     elsewhere: Web
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """gRPC has a process of its own: it is tried once with each kind of site, not beside each web server."""
+    other = [item for item in items if _parameters(item) in (("GRPC", "uvicorn"), ("GRPC", "gunicorn"))]
+    config.hook.pytest_deselected(items=other)
+    items[:] = [item for item in items if item not in other]
+
+
+def _parameters(item: pytest.Item) -> tuple[Any, Any]:
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    return given.get("binding"), given.get("place")
 
 
 # --- logs, and nothing left behind
@@ -116,22 +131,26 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def embedded_site(tmp_path_factory: pytest.TempPathFactory, seeded: Path) -> Iterator[Site]:
-    """SQLite, in-process, daphne."""
-    with sites.embedded(tmp_path_factory.mktemp("embedded"), seeded) as site, shown(site):
+    """SQLite, in-process, daphne and a gRPC server, which runs executors of its own."""
+    folder, port = tmp_path_factory.mktemp("embedded"), processes.free_port()
+    with sites.embedded(folder, seeded, GRPC_URL=f"127.0.0.1:{port}") as site, shown(site):
         site.serve("daphne")
+        site.serve_grpc(port)
         yield site
 
 
 @pytest.fixture(scope="session")
 def full_site(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Site]:
-    """PostgreSQL, Redis, a Celery worker; two daphne, a uvicorn, a gunicorn."""
-    folder = tmp_path_factory.mktemp("full")
+    """PostgreSQL, Redis, a Celery worker; two daphne, a uvicorn, a gunicorn, and a gRPC server."""
+    folder, port = tmp_path_factory.mktemp("full"), processes.free_port()
     with ExitStack() as stack:
         redis = stack.enter_context(processes.redis(folder, "redis"))
-        site = stack.enter_context(sites.full(folder, postgres, redis, redis))
+        site = stack.enter_context(sites.full(folder, postgres, redis, redis, GRPC_URL=f"127.0.0.1:{port}"))
         stack.enter_context(shown(site))
         for server, streaming in (("daphne", True), ("daphne", True), ("uvicorn", True), ("gunicorn", False)):
             listen(site.serve(server, STREAMING=streaming), redis)
+        site.serve_grpc(port)
+        listen_grpc(port, redis)
         site.work()
         yield site
 
@@ -141,6 +160,15 @@ def listen(web: Web, layer: Redis) -> None:
     before = subscriptions(layer)
     httpx.post(f"{web.url}/a2a/script/tasks/none:cancel", headers=HEADERS, timeout=20)
     until(lambda: subscriptions(layer) > before, f"{web.name} joins the group")
+
+
+def listen_grpc(port: int, layer: Redis) -> None:
+    """As `listen`, for a gRPC server."""
+    before = subscriptions(layer)
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, suppress(grpc.RpcError):
+        request = CancelTaskRequest(id="none", tenant="script")
+        A2AServiceStub(channel).CancelTask(request, metadata=[("a2a-version", "1.0")], timeout=20)
+    until(lambda: subscriptions(layer) > before, "the gRPC server joins the group")
 
 
 def subscriptions(layer: Redis) -> int:

@@ -84,6 +84,14 @@ class Site:
         self.web.append(web)
         return web
 
+    def serve_grpc(self, port: int, *options: str, **a2a: Any) -> Process:
+        """A gRPC server for all agents, which the cards must name: A2A["GRPC_URL"]."""
+        command = python("manage.py", "a2a_grpc", "--bind", f"127.0.0.1:{port}", *options)
+        server = Process("grpc", command, self.folder / "grpc.log", self.environment("grpc", **a2a))
+        server.start(lambda process: process.said("Serving gRPC on"))
+        self.stack.callback(server.stop)
+        return server
+
     def work(self, *, threads: int = 100, variables: dict[str, str] | None = None, **a2a: Any) -> Process:
         """One more Celery worker, as the README starts it."""
         name = f"worker-{len(self.workers) + 1}"

@@ -1,13 +1,12 @@
 """Who may call, and who may see what (DESIGN 7)."""
 
-import json
-
 import pytest
 from django.contrib.auth.models import User
 from django.contrib.sessions.backends.db import SessionStore
 
 from a2a_django.models import Task, Turn
-from tests.clients import CLIENTS, Error, message, state
+from tests.clients import Error, message, state
+from tests.clients_grpc import CLIENTS, over_http
 
 URL = "https://hooks.example.com/a2a"
 
@@ -31,7 +30,7 @@ OTHERS = {
 }
 
 
-@pytest.fixture(params=sorted(ON_A_TASK))
+@pytest.fixture(params=[*sorted(ON_A_TASK.keys() - {"resume"}), *over_http("resume")])
 def operate(request):
     """operate(client, task_id): one of the operations on a task."""
     return ON_A_TASK[request.param]
@@ -138,14 +137,51 @@ def test_the_executor_is_told_the_tenant(make_client, make_tenant):
     assert task["artifacts"][0]["parts"][0]["data"]["tenant"] == "acme"
 
 
-@pytest.mark.parametrize("first", ["path", "header"])
-def test_two_tenants_in_one_call_are_refused(client, make_tenant, first):
+@pytest.fixture
+def sent_within(client, make_tenant):
+    """sent_within(path=…, header=…, query=…, body=…): sends to these tenants, wherever they are named."""
     make_tenant("acme"), make_tenant("globex")
-    client = client.within("acme") if first == "path" else client.with_headers(X_A2A_Tenant="acme")
-    raw = json.dumps({"message": message(), "tenant": "globex"}).encode()
 
-    error = refusal(lambda: client.send_raw(raw))
-    assert (error.reason, error.fields) == ("INVALID_PARAMS", ["tenant"])
+    def send(path="", header=None, query=(), body=""):
+        sender = client.within(path)
+        url = sender.url + ("/message:send" if client.binding == "rest" else "")
+        url += "?" + "&".join(f"tenant={slug}" for slug in query)
+        raw = client.send_body({"message": message(), "tenant": body})
+        headers = client.headers | {"X-A2A-Tenant": header}
+        return client.result(client.site.request("POST", url, raw, headers))["task"]
+
+    return send
+
+
+PLACES = [("path", "acme"), ("header", "acme"), ("query", ["acme"]), ("body", "acme")]
+OTHER = [("path", "globex"), ("header", "globex"), ("header", "acme,globex"), ("query", ["globex"]), ("body", "globex")]
+
+
+@pytest.mark.http
+@pytest.mark.parametrize(("first", "second"), [(a, b) for a in PLACES for b in OTHER if a[0] != b[0]])
+def test_two_tenants_in_one_call_are_refused(sent_within, first, second):
+    """CASES 40: body, path, header and query must agree."""
+    error = refusal(lambda: sent_within(**dict([first, second])))
+    assert (error.reason, error.fields[0]) == ("INVALID_PARAMS", "tenant")
+    assert not Task.objects.exists()
+
+
+@pytest.mark.http
+@pytest.mark.parametrize(
+    "places", [PLACES[:1], PLACES[1:2], PLACES[2:3], PLACES[3:], PLACES, [("header", "acme, acme")]]
+)
+def test_a_tenant_may_be_named_anywhere_and_again(sent_within, places):
+    sent_within(**dict(places))
+    assert Task.objects.get().tenant.slug == "acme"
+
+
+@pytest.mark.http
+@pytest.mark.parametrize("slug", ["a%00b", "%ED%A0%80", "acme%00"])
+@pytest.mark.parametrize("place", ["query", "header"])
+def test_a_tenant_that_no_database_could_look_for(sent_within, place, slug):
+    """CASES 18: the same on every database."""
+    given = [slug] if place == "query" else slug.replace("%00", "\0")
+    assert refusal(lambda: sent_within(**{place: given})).reason in ("NOT_FOUND", "INVALID_PARAMS")
     assert not Task.objects.exists()
 
 
@@ -243,7 +279,11 @@ def test_no_or_wrong_credentials(closed, credentials):
 
 
 @pytest.mark.parametrize(
-    "value", ["Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense", "Basic \xff"]
+    "value",
+    [
+        *("Basic", "Basic !!!", "Basic YQ==", "Basic a b", "Bearer x", "nonsense"),
+        *over_http("Basic \xff"),
+    ],
 )
 def test_nonsense_for_credentials(closed, value):
     error = refusal(closed.with_headers(Authorization=value).send)
@@ -265,6 +305,7 @@ def session_cookie():
     return session.session_key
 
 
+@pytest.mark.http
 def test_a_session_without_csrf_token_is_refused(closed):
     """CASES 7: else any page could use the agents in its visitors' name."""
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}", Origin="https://evil.test")
@@ -274,6 +315,7 @@ def test_a_session_without_csrf_token_is_refused(closed):
     assert not Task.objects.exists()
 
 
+@pytest.mark.http
 def test_a_session_with_csrf_token_is_fine(closed):
     token = "a" * 32
     client = closed.with_headers(Cookie=f"sessionid={session_cookie()}; csrftoken={token}", X_CSRFToken=token)
@@ -284,6 +326,7 @@ def test_a_session_with_csrf_token_is_fine(closed):
         assert refusal(client.with_headers(X_CSRFToken=wrong).send).status == 403
 
 
+@pytest.mark.http
 def test_a_form_carries_no_csrf_token_in(closed):
     """A form of another site can be sent without a preflight."""
     token = "a" * 32

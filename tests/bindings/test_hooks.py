@@ -64,6 +64,33 @@ def test_a_context_builder_may_refuse_before_anything_is_stored(client, a2a, rai
     assert not Task.objects.exists()
 
 
+@pytest.mark.parametrize("tenant_in", ["path", "body"])
+def test_a_context_builder_knows_the_tenant(client, a2a, make_tenant, tenant_in):
+    """Also one that stands in the body: a builder that keeps callers out of a tenant must not be got round."""
+    make_tenant("acme"), make_tenant("globex")
+
+    def build(request, context):
+        if context.tenant != "acme":
+            raise PermissionDenied
+
+    a2a(CONTEXT_BUILDER=build)
+    assert client.within("acme", tenant_in=tenant_in).task()
+    for call in (client.send, client.within("globex", tenant_in=tenant_in).send):
+        assert reason(call) == "PERMISSION_DENIED"
+    assert Task.objects.get().tenant.slug == "acme"
+
+
+def test_what_a_context_builder_keeps_that_no_column_holds_stays_here(make_client, a2a):
+    """CASES 18: a header is what a client likes."""
+
+    def build(request, context):
+        context.state |= {"nul": ["a\0"], "half": {"\ud800": 1}, "plain": "a\\u0000"}
+
+    client = make_client("Dump")
+    a2a(CONTEXT_BUILDER=build)
+    assert told(client.task("x"))["state"] == {"plain": "a\\u0000"}
+
+
 # --- OWNER_RESOLVER
 
 

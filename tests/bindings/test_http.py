@@ -7,6 +7,8 @@ import pytest
 from a2a_django.models import Task
 from tests.clients import Error, Rest, message, state
 
+pytestmark = pytest.mark.http
+
 STATUS = {  # reason: (HTTP status of REST, google.rpc.Code, JSON-RPC code, its HTTP status)
     "TASK_NOT_FOUND": (404, "NOT_FOUND", -32001, 200),
     "TASK_NOT_CANCELABLE": (400, "FAILED_PRECONDITION", -32002, 200),
@@ -85,7 +87,7 @@ def test_other_media_types_are_refused_before_the_body_is_read(client, content_t
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"a":1}{', b'{"message":{},"message":{}}', "{}".encode("utf-16")]
+    "raw", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"a":1}{', b"\xef\xbb\xbf{}", "{}".encode("utf-16"), b"[" * 99_999]
 )
 def test_a_body_that_is_no_json(client, raw):
     with pytest.raises(Error) as error:
@@ -266,6 +268,40 @@ def test_query_parameters_that_are_refused(rest, query, field):
     with pytest.raises(Error) as error:
         rest.result(rest.site.request("GET", f"{rest.url}/tasks?{query}", headers=rest.headers))
     assert error.value.fields == [field]
+
+
+@pytest.mark.parametrize(
+    "query", [b"contextId=%FF", b"contextId=\xff", b"contextId=%ED%A0%80", b"\xff", b"includeArtifacts=\xe9"]
+)
+def test_a_query_that_is_no_utf_8_is_refused(rest, query):
+    """As in bodies: Django would take U+FFFD for it, and answer raw bytes with a page of its own."""
+    path = f"{rest.url}/tasks?{query.decode(errors='surrogateescape')}"
+    with pytest.raises(Error) as error:
+        rest.result(rest.site.request("GET", path, headers=rest.headers))
+    assert (error.value.reason, error.value.fields) == ("INVALID_PARAMS", ["query"])
+
+
+def test_raw_utf_8_in_a_query_is_taken(rest):
+    rest.task(message("task completed", contextId="é"))
+    response = rest.site.request("GET", f"{rest.url}/tasks?contextId=é", headers=rest.headers)
+    assert rest.result(response)["totalSize"] == 1
+
+
+@pytest.mark.parametrize(
+    "odd", ["\0", "a\0b", "\ufffd", "é", "x" * 5000, "..", "'", "%", "%00", "\u2028", "\n", " ", "*"]
+)
+def test_ids_in_paths_are_never_more_than_ids(rest, odd):
+    """CASES 2, 18: whatever stands there, the answer is a JSON 404, on every database."""
+    for path in (f"/tasks/{odd}", f"/tasks/{odd}/pushNotificationConfigs/{odd}", f"/{odd}/tasks"):
+        status, reason = error_of(rest.site.request("GET", rest.url + path, headers=rest.headers))
+        assert (status, reason) in [(404, "TASK_NOT_FOUND"), (404, "NOT_FOUND")]
+
+
+def test_a_snake_case_body_below_a_path(rest):
+    task = rest.task("task input:what?")
+    body = json.dumps({"task_id": "other", "taskId": None, "url": "https://x.example"}).encode()
+    path = f"{rest.url}/tasks/{task['id']}/pushNotificationConfigs"
+    assert rest.result(rest.site.request("POST", path, body, rest.headers))["taskId"] == task["id"]
 
 
 def test_snake_case_query_parameters_are_unknown(rest):

@@ -139,6 +139,7 @@ def test_a_stream_is_joined_from_its_start(alice, gate):
     assert Turn.objects.count() == 1
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 3, 4, 5])
 def test_a_stream_is_resumed_by_sending_the_message_again(alice, gate, last):
     """DESIGN 6: the events after k, no Task first."""
@@ -153,6 +154,7 @@ def test_a_stream_is_resumed_by_sending_the_message_again(alice, gate, last):
     assert list(alice.stream(said, last=last)) == everything[last:]
 
 
+@pytest.mark.http
 def test_a_resumed_follow_up_ends_with_its_turn(alice):
     asked = alice.task("task input:what?")
     said = message("working input:more?", taskId=asked["id"])
@@ -163,6 +165,7 @@ def test_a_resumed_follow_up_ends_with_its_turn(alice):
     assert list(alice.stream(said, last=events[-1].id)) == []
 
 
+@pytest.mark.http
 def test_a_resumed_message(alice):
     said = message("message:hello")
     (event,) = alice.stream(said)
@@ -171,6 +174,7 @@ def test_a_resumed_message(alice):
     assert list(alice.stream(said, last=1)) == []
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", ["4", "-1", "abc", "1.0"])
 def test_resuming_from_nowhere_is_refused(alice, last):
     said = message("task working completed")
@@ -178,6 +182,7 @@ def test_resuming_from_nowhere_is_refused(alice, last):
     assert refused(lambda: alice.stream(said, last=last)).fields == ["Last-Event-ID"]
 
 
+@pytest.mark.http
 def test_a_new_message_resumes_nothing(alice, client, a2a):
     """DESIGN 6: Last-Event-ID goes with the same messageId; taken as new it would do the work twice."""
     said = message("task completed")
@@ -188,6 +193,7 @@ def test_a_new_message_resumes_nothing(alice, client, a2a):
     assert stored() == [0] * 5
 
 
+@pytest.mark.http
 def test_a_stream_is_resumed_however_old_it_is(alice):
     said = message("task working completed")
     alice.stream(said).all()
@@ -237,6 +243,7 @@ def test_another_follow_up_under_the_same_id_leaves_the_task_as_it_was(alice):
     assert state(alice.follow(asked, "completed")) == "COMPLETED"
 
 
+@pytest.mark.http
 def test_the_order_of_keys_is_no_difference(alice):
     """It is the message that counts, not its spelling."""
     said = message("task completed", parts=[{"text": "task completed"}, {"data": {"a": 1, "b": [1.0, None]}}])

@@ -10,6 +10,8 @@ from django.http import HttpResponse, StreamingHttpResponse
 from a2a_django.models import Task, Turn
 from tests.clients import Error, Site, kinds, message, state
 
+pytestmark = pytest.mark.http
+
 
 def marks(get_response):
     """Leaves a header and a cookie on every response."""
@@ -28,6 +30,22 @@ def uses_the_session(get_response):
     def middleware(request):
         response = get_response(request)
         request.session["visits"] = request.session.get("visits", 0) + 1
+        return response
+
+    return middleware
+
+
+def shares(get_response):
+    """What django-cors-headers does: it answers a preflight itself and leaves headers on all other answers."""
+
+    def middleware(request):
+        preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        response = HttpResponse() if preflight else get_response(request)
+        if request.headers.get("Origin") == "https://app.example":
+            response["Access-Control-Allow-Origin"] = "https://app.example"
+            response["Access-Control-Expose-Headers"] = "A2A-Extensions"
+            if preflight:
+                response["Access-Control-Allow-Headers"] = request.headers["Access-Control-Request-Headers"]
         return response
 
     return middleware
@@ -147,6 +165,38 @@ def test_headers_and_cookies_of_the_middleware(middleware, call):
     assert "twice=2" in headers["set-cookie"]
     assert headers["content-type"] in ("text/event-stream", "application/json", "application/a2a+json")
     assert "no-store" in headers["cache-control"]
+
+
+CORS = ("access-control-allow-origin", "access-control-expose-headers", "access-control-allow-headers")
+
+
+def test_a_preflight_needs_no_credentials(make_client, middleware):
+    """CASES 12: on every path, also where the agent talks to users only."""
+    client = middleware(shares)
+    closed = make_client(slug="closed", anonymous_access="denied")
+    closed.site._application = None
+    asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    asked["Access-Control-Request-Headers"] = "a2a-version,a2a-extensions,authorization,content-type,last-event-id"
+    for url in (client.url, closed.url, f"{closed.url}/message:stream", f"{closed.url}/tasks/x:subscribe"):
+        response = client.site.request("OPTIONS", url, headers=asked)
+        assert response.status == 200
+        assert response.headers["access-control-allow-headers"] == asked["Access-Control-Request-Headers"]
+        other = client.site.request("OPTIONS", url, headers=asked | {"Origin": "https://evil.test"})
+        assert not set(CORS) & other.headers.keys()
+
+
+def test_answers_to_a_browser_can_be_read_by_it(middleware, call):
+    """CASES 12: plain ones, waiting ones, errors and streams."""
+    client = middleware(shares)
+    headers = call(client.with_headers(Origin="https://app.example"))
+    assert headers["access-control-allow-origin"] == "https://app.example"
+    assert headers["access-control-expose-headers"] == "A2A-Extensions"
+    assert not set(CORS) & call(client.with_headers(Origin="https://evil.test")).keys()
+
+
+def test_without_such_a_middleware_there_are_no_cors_headers(client, call):
+    """CASES 12."""
+    assert not set(CORS) & call(client.with_headers(Origin="https://app.example")).keys()
 
 
 def test_session_cookies(settings, middleware, call):

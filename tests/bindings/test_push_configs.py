@@ -4,6 +4,7 @@ import pytest
 
 from a2a_django.models import PushConfig, Task, Turn
 from tests.clients import Error
+from tests.clients_grpc import over_http
 
 URL = "https://hooks.example.com/a2a"
 
@@ -79,7 +80,7 @@ def test_an_unknown_task(client):
         refused(call, "TASK_NOT_FOUND")
 
 
-@pytest.mark.parametrize("config", [{}, {"url": ""}, {"url": 5}, {"url": URL, "authentication": "Bearer"}])
+@pytest.mark.parametrize("config", [{}, {"url": ""}, *over_http({"url": 5}, {"url": URL, "authentication": "Bearer"})])
 def test_a_bad_config_is_refused(client, task_id, config):
     error = refused(lambda: client.create_push(task_id, **config), "INVALID_PARAMS")
     assert error.fields

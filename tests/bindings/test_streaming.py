@@ -33,12 +33,22 @@ def test_a_stream_tells_all_from_the_task_to_its_end(client):
     events = list(stream)
 
     assert kinds(event.data for event in events) == ["task", "WORKING", "artifactUpdate", "artifactUpdate", "COMPLETED"]
-    assert [event.id for event in events] == [1, 2, 3, 4, 5]
     task = client.get(events[0].data["task"]["id"])
     assert folded([event.data for event in events]) == task
     assert {event.data[kind]["taskId"] for event in events[1:] for kind in event.data} == {task["id"]}
 
 
+@pytest.mark.http
+def test_events_are_numbered(client, working, gate):
+    assert [event.id for event in client.stream("task working completed")] == [1, 2, 3]
+
+    stream = client.subscribe(working("task artifact:a:one working wait:here completed")["id"])
+    assert next(stream).id == 3
+    gate("here").open()
+    assert [event.id for event in stream] == [4]
+
+
+@pytest.mark.http
 def test_headers_of_a_stream(client):
     stream = client.stream()
 
@@ -103,6 +113,7 @@ def test_history_length_of_a_streams_task(client, length):
     assert len(first["task"].get("history", [])) <= length
 
 
+@pytest.mark.http
 def test_line_breaks_of_all_kinds_stay_within_their_event(make_client):
     text = "a\n\nb\r\nc\rd\u2028e\u2029f\x85g\x1e\x0b"
     stream = make_client("Echo").stream(text)
@@ -112,6 +123,7 @@ def test_line_breaks_of_all_kinds_stay_within_their_event(make_client):
     assert [line.splitlines() for line in lines if line] == [[line] for line in lines if line]
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/a2a+json", "*/*", "text/html", None])
 def test_accept_is_not_asked(client, accept):
     """CASES 5."""
@@ -121,7 +133,6 @@ def test_accept_is_not_asked(client, accept):
     with pytest.raises(Error) as error:
         client.stream(message(messageId=None))
     assert error.value.reason == "INVALID_PARAMS"
-    assert error.value.response.headers["content-type"] == "application/json"
 
 
 # --- what goes wrong
@@ -141,10 +152,8 @@ def test_a_failure_before_the_first_event_is_a_plain_error(make_client, executor
     with pytest.raises(Error) as error:
         make_client(executor).stream("x")
 
-    response = error.value.response
     assert error.value.reason == reason
-    assert response.headers["content-type"] == "application/json"
-    assert SECRET.encode() not in response.body
+    assert SECRET.encode() not in error.value.response.body
 
 
 @pytest.mark.parametrize("executor", ["Boom", "WrongIds", "MessageInTaskMode", "NaNArtifact", "A2AErrorLater"])
@@ -159,6 +168,7 @@ def test_a_failure_after_the_first_event_is_the_last_one(make_client, executor):
     assert state(client.get(events[0]["task"]["id"])) == "FAILED"
 
 
+@pytest.mark.http
 def test_a_failure_after_the_stream_has_begun_without_an_event_is_an_error_event(client, gate, a2a):
     a2a(HEARTBEAT_SECONDS=0.02)
     stream = client.stream("wait:a raise")
@@ -184,7 +194,6 @@ def test_streams_of_an_agent_that_does_not_stream_are_refused(make_client, a2a, 
         with pytest.raises(Error) as error:
             call()
         assert error.value.reason == "UNSUPPORTED_OPERATION"
-        assert error.value.response.headers["content-type"] == "application/json"
     assert Task.objects.count() == 1
 
 
@@ -205,6 +214,7 @@ def test_subscribing_to_an_ended_task(client):
 # --- heartbeats and leaving
 
 
+@pytest.mark.http
 def test_a_silent_stream_sends_comments(client, gate, a2a):
     """CASES 14."""
     a2a(HEARTBEAT_SECONDS=0.02)
@@ -230,6 +240,7 @@ def test_a_client_that_leaves_is_noticed_and_the_task_goes_on(client, gate, even
     assert artifact(client.get(task["id"])) == "b"
 
 
+@pytest.mark.http
 def test_a_client_that_leaves_before_the_first_event(client, gate, eventually, a2a):
     a2a(HEARTBEAT_SECONDS=3600)
     exchange = client.call(*_streaming_call(client, "wait:a task completed"))
@@ -245,6 +256,7 @@ def _streaming_call(client, text):
     return ("SendStreamingMessage", request) if client.binding == "jsonrpc" else ("POST", "/message:stream", request)
 
 
+@pytest.mark.http
 def test_a_stream_is_closed_after_its_time_and_can_be_resumed(client, working, gate, a2a):
     a2a(STREAM_MAX_SECONDS=0.01, HEARTBEAT_SECONDS=0.01)
     task = working()
@@ -262,7 +274,7 @@ def test_a_subscriber_gets_the_task_and_then_what_follows(client, working, gate)
     task = working("task artifact:a:one working wait:here append:a:two completed")
     stream = client.subscribe(task["id"])
     first = next(stream)
-    assert (first.id, state(first.data["task"]), artifact(first.data["task"])) == (3, "WORKING", "one")
+    assert (state(first.data["task"]), artifact(first.data["task"])) == ("WORKING", "one")
 
     gate("here").open()
     rest = stream.all()
@@ -282,6 +294,7 @@ def test_a_subscription_outlasts_turns(client):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 2, 3])
 def test_resuming_after_any_event(client, working, gate, last):
     task = working("task working artifact:a:one wait:here append:a:two completed")
@@ -294,6 +307,7 @@ def test_resuming_after_any_event(client, working, gate, last):
     assert [event.id for event in events] == [1, 2, 3, 4, 5][last:]
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 3, 4])
 def test_resuming_a_task_that_has_ended_since(client, last):
     """DESIGN 6: the rest and a close, not an error."""
@@ -303,6 +317,7 @@ def test_resuming_a_task_that_has_ended_since(client, last):
     assert [event.id for event in events] == [1, 2, 3, 4][last:]
 
 
+@pytest.mark.http
 @pytest.mark.parametrize("last", ["5", "-1", "abc", "1.0", "²", "99999999999999999999"])
 def test_resuming_from_nowhere_is_refused(client, last):
     task = client.task("task working artifact:a:b completed")
@@ -311,6 +326,7 @@ def test_resuming_from_nowhere_is_refused(client, last):
     assert (error.value.reason, error.value.fields) == ("INVALID_PARAMS", ["Last-Event-ID"])
 
 
+@pytest.mark.http
 def test_resuming_a_stream_of_many_events_from_the_middle(client):
     task = client.task("task chunks:1200 completed")
 
@@ -441,7 +457,7 @@ def test_a_reader_that_is_never_rung_looks_by_itself(client, make_task, a2a):
 
     ids = {"taskId": task.pk, "contextId": task.context_id}
     unheard(task, 3, "artifactUpdate", {**ids, "artifact": {"artifactId": "a", "parts": [{"text": "x"}]}})
-    assert next(stream).id == 3
+    assert kinds([next(stream).data]) == ["artifactUpdate"]
     status = {"state": "TASK_STATE_COMPLETED", "timestamp": codec.timestamp(timezone.now())}
     unheard(task, 4, "statusUpdate", {**ids, "status": status}, state=status["state"], status=codec.dumps(status))
     assert kinds(stream.all()) == ["COMPLETED"]
@@ -462,6 +478,7 @@ def test_a_waiting_send_that_is_never_rung_looks_by_itself(client, gate, a2a, sa
     assert words(client.get(task.pk)) == ["task working wait:here"]
 
 
+@pytest.mark.http
 def test_what_streams_send_is_what_is_stored(client):
     stream = client.stream("task chunks:3 completed")
     sent = [json.dumps(event) for event in stream.all()]

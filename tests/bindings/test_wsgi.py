@@ -5,6 +5,8 @@ import pytest
 from a2a_django.models import Task
 from tests.clients import CLIENTS, Error, WsgiSite, message, state
 
+pytestmark = pytest.mark.http
+
 
 @pytest.fixture
 def wsgi(client, server):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -131,3 +131,5 @@ def _is_gone(element: WebElement) -> bool:
         return not element.is_enabled()
     except StaleElementReferenceException:
         return True
+    except WebDriverException:  # asked while the browser goes from one page to the other, it may not know
+        return False

@@ -270,6 +270,21 @@ def test_an_interface_needs_a_url_that_clients_can_call(admin_client, binding, u
     assert words in faults(add(admin_client, **changes, **{"interfaces-TOTAL_FORMS": "1"}))["url"]
 
 
+def test_an_interface_of_this_sites_grpc_server_needs_none(admin_client, settings):
+    settings.A2A = {**settings.A2A, "GRPC_URL": "agents.example.com:443"}
+    interface = {"protocol_binding": "GRPC", "url": "", "protocol_version": "1.0", "position": "0"}
+    changes = {f"interfaces-0-{name}": value for name, value in interface.items()}
+    add(admin_client, **changes, **{"interfaces-TOTAL_FORMS": "1"})
+    assert Agent.objects.get().interfaces.get().protocol_binding == "GRPC"
+
+
+@pytest.mark.parametrize("uri", ["https://a,https://b", "urn:a b", "urn:ü", "urn:a\nb"])
+def test_an_extension_is_one_that_callers_can_ask_for(admin_client, uri):
+    extension = {"extensions-0-uri": uri, "extensions-0-position": "0", "extensions-TOTAL_FORMS": "1"}
+    assert "No caller can ask for it" in faults(add(admin_client, **extension))["uri"]
+    assert not Agent.objects.exists()
+
+
 def test_an_agent_without_a_skill_is_saved_with_a_warning(admin_client):
     response = add(admin_client, **{"skills-TOTAL_FORMS": "0"})
     assert Agent.objects.count() == 1

@@ -10,7 +10,7 @@ from django.db.models import F
 
 from a2a_django import database, doorbell, snapshots
 from a2a_django.agents import loop
-from a2a_django.models import Artifact, Event, Task
+from a2a_django.models import Agent, Artifact, Event, Task
 from tests.clients import Error, artifact, kinds, state
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
@@ -78,6 +78,26 @@ def test_a_blocking_send_costs_few_statements(client, statements):
     statements.count = 0
     client.task("task artifact:a:b completed")
     assert statements.count <= 25
+
+
+def test_extensions_that_nobody_asks_for_cost_nothing(client, statements):
+    """Neither those of the agent nor those of other agents."""
+    extensions = Agent.objects.get().extensions
+
+    def cost(one):
+        return min(once(one) for _ in range(5))  # a reader may be rung twice
+
+    def once(one):
+        statements.count = 0
+        assert kinds(one.stream().all()) == ["task", "COMPLETED"]
+        assert state(one.task()) == "COMPLETED"
+        return statements.count
+
+    without = [cost(client), cost(client.with_headers(A2A_Extensions="urn:other"))]
+    extensions.create(uri="urn:a"), extensions.create(uri="urn:b")
+    assert [cost(client), cost(client.with_headers(A2A_Extensions="urn:other"))] == without
+    extensions.update(required=True)
+    assert cost(client.with_headers(A2A_Extensions="urn:a, urn:b")) > without[0]  # what may be activated is looked for
 
 
 def test_a_list_costs_the_same_however_long_it_is(client, statements):

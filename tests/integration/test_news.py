@@ -60,6 +60,18 @@ def test_many_get_what_each_would_get_alone(logged):
     assert outcome(together)[6:] == [([3, 4, 5], True), ([], True), ([1, 2, 3, 4, 5], True)]
 
 
+def test_a_stream_ends_with_the_last_event_of_its_turn(logged):
+    """What a later turn has said meanwhile is that one's."""
+    (task, turn), other = logged(5), logged(2)
+    Turn.objects.filter(pk=turn).update(state=TurnState.DONE, end_sequence=3)
+    asked = [(task, after, turn) for after in (0, 2, 3, 4)]
+    together, alone = looks(*asked, (other[0], 0, other[1])), looks(*asked)
+    news._look_together(together)
+    for one in alone:
+        news._look_together([one])
+    assert outcome(alone) == outcome(together)[:4] == [([1, 2, 3], True), ([3], True), ([], True), ([], True)]
+
+
 def test_the_texts_are_those_that_are_stored(logged):
     (first, turn), (second, _) = logged(2), logged(2)
     one, other = looks((first, 1, turn), (second, 1, None))
@@ -69,14 +81,14 @@ def test_the_texts_are_those_that_are_stored(logged):
         assert looked.found == [(2, stored.body)]
 
 
-def test_the_number_of_queries_does_not_grow_with_the_readers(logged):
+def test_readers_share_their_queries(logged):
     tasks = [logged(2) for _ in range(5)]
     asked = looks(*((task, 0, turn) for task, turn in tasks * 8))
     with CaptureQueriesContext(
         connection,
     ) as queries:
         news._look_together(asked)
-    assert len(queries) == 2
+    assert len(queries) == 2 * -(-40 // news.TOGETHER)
     assert all(one.found for one in asked)
 
 

@@ -164,19 +164,6 @@ def queued_turn(client, a2a):
     return Turn.objects.get(state="queued")
 
 
-@pytest.fixture
-def no_broker(settings):
-    """Celery with a broker that is away."""
-    from celery import current_app
-
-    before = current_app.conf.broker_url
-    current_app.conf.broker_url = "amqp://guest@127.0.0.1:1//"
-    dispatch._broker_failed = -dispatch.BROKER_REST
-    yield
-    current_app.conf.broker_url = before
-    dispatch._broker_failed = -dispatch.BROKER_REST
-
-
 def test_a_broker_that_is_away_loses_nothing(client, a2a, no_broker, eventually):
     turn = queued_turn(client, a2a)
     assert state(client.get(turn.task_id)) == "SUBMITTED"

@@ -15,6 +15,7 @@ REDIS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}
 def found(settings):
     """Returns a function that runs the checks with the given A2A dict and says `id -> message`."""
     settings.ASGI_APPLICATION = "site.asgi.application"
+    settings.ALLOWED_HOSTS = ["site.example.com"]
 
     def run(a2a):
         settings.A2A = a2a
@@ -103,6 +104,7 @@ def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkey
         {"CONTEXT_BUILDER": None, "AUTHENTICATION_CLASSES": []},
         {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"]},
         {"BLOCKING_TIMEOUT": None, "STREAM_MAX_SECONDS": 60, "LEASE_SECONDS": 2.5, "AGENT_CARD_MAX_AGE": 0},
+        {"IDEMPOTENCY_SECONDS": 0},
         {"EXECUTION": "inprocess", "STREAMING": False, "PATH": ""},
     ],
 )
@@ -158,6 +160,35 @@ def test_streams_without_asgi(found, settings):
     settings.ASGI_APPLICATION = None
     assert "A2A['STREAMING'] = False" in found({})["a2a.W003"].hint
     assert "a2a.W003" not in found({"STREAMING": False})
+
+
+@pytest.mark.parametrize(
+    "url", ["agents.example.com", "//agents.example.com", "ftp://a.example", "https://", "https://a/?b=c", "https://[a"]
+)
+def test_a_base_url_that_is_no_address(found, url):
+    assert "https://agents.example.com" in found({"BASE_URL": url})["a2a.E005"].hint
+
+
+@pytest.mark.parametrize("url", ["https://agents.example.com", "http://[::1]:8000/", "https://example.com/agents"])
+def test_a_base_url_that_is_an_address(found, sqlite, url):
+    sqlite(transaction_mode="IMMEDIATE")
+    assert found({"BASE_URL": url}) == {}
+
+
+def test_a_base_url_that_repeats_the_script_name(found, settings):
+    """CASES 10."""
+    settings.FORCE_SCRIPT_NAME = "/agents"
+    assert "a2a.W005" in found({"BASE_URL": "https://example.com/agents/"})
+    assert "a2a.W005" not in found({"BASE_URL": "https://example.com"})
+
+
+def test_cards_that_name_any_host(found, settings):
+    """CASES 10."""
+    settings.ALLOWED_HOSTS = ["*"]
+    assert "a2a.W006" in found({})
+    assert "a2a.W006" not in found({"BASE_URL": "https://example.com"})
+    settings.DEBUG = True
+    assert "a2a.W006" not in found({})
 
 
 def test_sqlite_that_locks(found, sqlite):

@@ -258,7 +258,7 @@ async def test_a_look_survives_a_database_that_is_away(key, settings, caplog, mo
     with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
         patch.setattr(doorbell, "_standing", broken)
         assert await asyncio.to_thread(looked.wait, PATIENCE), "it looked once and gave up"
-    assert "Could not look for news" in caplog.text
+    assert "Looking for news failed" in caplog.text
     assert "hunter2" not in caplog.text
     assert ear is not None
 

@@ -1,6 +1,9 @@
 """Imports point one way only, and stand at the top of the module (DESIGN 3)."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +95,11 @@ def test_a_wrong_import_is_found(tmp_path, file, source, wrong):
     found = list(wrong_imports(tmp_path / "a2a_django"))
     assert len(found) == wrong
     assert all(line.startswith(file) for line in found)
+
+
+def test_asgi_py_is_imported_before_django_is_set_up():
+    """As in the README: `with_streaming` stands among the imports, `get_asgi_application()` is called after them."""
+    settings = {"DJANGO_SETTINGS_MODULE": "example_project.settings"}
+    command = [sys.executable, "-c", "import example_project.asgi"]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

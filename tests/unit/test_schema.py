@@ -114,7 +114,9 @@ def test_base64_may_be_of_either_alphabet_and_unpadded(text, raw):
     assert message.parts[0].WhichOneof("content") == "raw"
 
 
-@pytest.mark.parametrize("text", ["!!!", "a", "aGk=aGk=", "é", 5, True, [], {}, "aG k="])
+@pytest.mark.parametrize(
+    "text", ["!!!", "a", "aGk=aGk=", "é", 5, True, [], {}, "aG k=", "aGk==", "=", "aGk=\n", "aGl====="]
+)
 def test_what_is_no_base64_is_refused(text):
     """CASES 23"""
     assert faults(send({"raw": text})) == ["message.parts[0].raw"]
@@ -133,7 +135,8 @@ def test_base64_goes_out_padded():
     (send({}), ["message.parts[0]"]),
     (send({"foo": 1}), ["message.parts[0]"]),
     (send({"mediaType": "text/plain"}), ["message.parts[0]"]),
-    (send({"text": "a", "url": "u"}), ["message.parts[0]"]),
+    (send({"text": "a", "url": "https://x"}), ["message.parts[0]"]),
+    (send({"text": "a", "url": "u"}), ["message.parts[0].url", "message.parts[0]"]),
     (send({"text": "a"}, {"data": 1, "raw": ""}), ["message.parts[1]"]),
     (send({"text": 5}), ["message.parts[0].text"]),
     (send("hi"), ["message.parts[0]"]),
@@ -177,6 +180,11 @@ def test_a_field_has_two_names_but_one_value():
     data = send()
     data["message"] |= {"contextId": "a", "context_id": "b"}
     assert faults(data) == ["message.contextId"]
+    data["message"] |= {"contextId": None}
+    assert faults(data) == ["message.contextId"]
+    data["message"] |= {"contextId": "a", "context_id": None}
+    assert faults(data) == ["message.contextId"]
+    data["message"] |= {"context_id": "b"}
     del data["message"]["contextId"]
     assert accepted(data)["message"]["contextId"] == "b"
 
@@ -195,13 +203,76 @@ def test_push_configs_fit_their_columns(field, most):
 
 
 def test_a_link_in_a_part_may_be_long():
-    assert faults(send({"url": "data:," + "x" * 5000})) == []
+    assert faults(send({"url": "https://x/" + "x" * 5000})) == []
+
+
+URLS = [
+    "https://x",
+    "http://x:8000/a?b#c",
+    "HTTPS://X/%20",
+    "https://müller.example/ä",
+    "https://u:p@x/",
+    "https://[::1]/a",
+]
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_the_link_in_a_part_is_absolute(url):
+    assert accepted(send({"url": url}))["message"]["parts"] == [{"url": url}]
+
+
+NO_URLS = [
+    "",
+    "x",
+    "/x",
+    "//x/y",
+    "x.example/y",
+    "https:",
+    "https:x",
+    "https://",
+    "https:///x",
+    "https://x:no",
+    "https://[",
+]
+NO_URLS += [
+    "https://x/a b",
+    " https://x",
+    "https://x\n",
+    "ftp://x",
+    "file:///etc/passwd",
+    "data:,x",
+    "javascript:x",
+    5,
+    {},
+]
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_any_other_link_is_refused_with_the_schemes_named(url):
+    with pytest.raises(errors.InvalidParamsError) as caught:
+        codec.to_proto(send({"url": url}), SendMessageRequest)
+    (wrong,) = caught.value.data["errors"]
+    assert wrong["field"] == "message.parts[0].url"
+    assert "http: or https:" in wrong["message"]
+
+
+def test_the_schemes_of_links_are_a_setting(settings):
+    settings.A2A = {**settings.A2A, "PART_URL_SCHEMES": ["s3", "data"]}
+    for url in ("s3://bucket/key", "data:,x"):
+        assert faults(send({"url": url})) == []
+    for url in ("https://x", "s3:", "data:"):
+        assert faults(send({"url": url})) == ["message.parts[0].url"]
 
 
 @pytest.mark.parametrize(("value", "right"), [
     ({"historyLength": 2}, True),
     ({"historyLength": "2"}, True),
     ({"historyLength": 2.0}, True),
+    ({"historyLength": 0}, True),
+    ({"historyLength": 2**31 - 1}, True),
+    ({"historyLength": -1}, False),
+    ({"historyLength": "-1"}, False),
+    ({"historyLength": "٣"}, False),
     ({"historyLength": 2.5}, False),
     ({"historyLength": True}, False),
     ({"historyLength": 2**31}, False),
@@ -251,15 +322,37 @@ def test_a_boolean_in_a_query(value, meant):
 
 @pytest.mark.parametrize("value", ["1.5", "1.0", "abc", "", " 1", "1_0", "2147483648", "-2147483649", "9" * 5000])
 def test_a_number_is_a_32_bit_integer(value):
-    """CASES 26; which of them are allowed is for the operation to say: operations.reading, tests/bindings."""
+    """CASES 26"""
     assert query_faults(pageSize=value) == ["pageSize"]
     assert query_faults(GetTaskRequest, id="t", historyLength=value) == ["historyLength"]
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "101", "10"])
+@pytest.mark.parametrize("value", ["1", "10", "100"])
 def test_a_number_in_a_query(value):
     """CASES 26"""
     assert query(pageSize=value).page_size == int(value)
+
+
+@pytest.mark.parametrize(("parameters", "allowed"), [
+    ({"pageSize": "0"}, "from 1 to 100"),
+    ({"pageSize": "-1"}, "from 1 to 100"),
+    ({"pageSize": "101"}, "from 1 to 100"),
+    ({"historyLength": "-1"}, "from 0 to 2147483647"),
+    ({"status": "TASK_STATE_RUNNING"}, "TASK_STATE_WORKING"),
+    ({"includeArtifacts": "1"}, "true or false"),
+])  # fmt: skip
+def test_what_is_allowed_is_said(parameters, allowed):
+    """CASES 26"""
+    with pytest.raises(errors.InvalidParamsError) as caught:
+        query(**parameters)
+    (wrong,) = caught.value.data["errors"]
+    assert wrong["field"] in parameters
+    assert allowed in wrong["message"]
+
+
+def test_all_that_is_wrong_in_a_query_is_said_at_once():
+    wrong = {"pageSize": ["1", "0"], "status": "x", "includeArtifacts": "", "contextId": "a\0", "historyLength": "x"}
+    assert query_faults(**wrong) == ["pageSize", *wrong]
 
 
 def test_a_parameter_is_given_once():
@@ -285,8 +378,57 @@ def test_nul_in_a_query_is_refused():
     assert query_faults(GetTaskRequest, id="a\0b") == ["id"]
 
 
+TIMES = {
+    "2026-01-31T12:00:00Z": "12:00:00",
+    "2026-01-31T12:00:00.123456789Z": "12:00:00.123456789",
+    "2026-01-31T23:30:00.5+11:30": "12:00:00.500",
+    "2026-01-30T20:01:00-15:59": "12:00:00",
+}
+
+
+@pytest.mark.parametrize(("text", "utc"), TIMES.items())
+def test_a_time_may_have_any_offset(text, utc):
+    """DESIGN: in with any offset, out in UTC."""
+    assert query(statusTimestampAfter=text).status_timestamp_after.ToJsonString() == f"2026-01-31T{utc}Z"
+
+
+NO_TIMES = ["2026-01-31T12:00:00+24:00", "2026-01-31T12:00:00+01:60", "2026-1-31T12:00:00Z", "٢026-01-31T12:00:00Z"]
+NO_TIMES += [
+    "2026-02-30T12:00:00Z",
+    "2026-01-31T12:00:60Z",
+    "2026-01-31T24:00:00Z",
+    "0000-01-01T00:00:00Z",
+    "1738324800",
+]
+NO_TIMES += ["0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "2026-01-31T12:00:00.1234567890Z", " ", "Z"]
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_what_is_no_time_is_refused(text):
+    assert query_faults(statusTimestampAfter=text) == ["statusTimestampAfter"]
+    assert faults({"statusTimestampAfter": text}, ListTasksRequest) == ["statusTimestampAfter"]
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z"])
+def test_the_first_and_the_last_time(text):
+    assert query(statusTimestampAfter=text).status_timestamp_after.ToJsonString() == text
+
+
+def test_a_plus_that_came_as_a_space_is_explained():
+    with pytest.raises(errors.InvalidParamsError, match="%2B"):
+        query(statusTimestampAfter="2026-01-31T12:00:00 02:00")
+
+
 def test_the_path_goes_before_the_query():
     assert query(GetTaskRequest, path={"id": "path"}, id="query").id == "path"
+
+
+@pytest.mark.parametrize("name", ["taskId", "task_id"])
+def test_the_path_goes_before_the_body(name):
+    """By either name of the field, and whatever the body has there."""
+    for value in ("body", None, 5):
+        config = codec.to_proto({name: value, "url": "https://x"}, TaskPushNotificationConfig, {"taskId": "path"})
+        assert config.task_id == "path"
 
 
 def test_a_config_needs_its_url():

@@ -4,6 +4,7 @@ import secrets
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand
 from django.db import transaction
@@ -11,6 +12,7 @@ from django.utils import timezone
 
 from a2a_django.models import Agent, AgentSkill
 from example_project.support.models import Customer, Ticket
+from example_project.tck import rows
 
 ADMIN = "admin"
 
@@ -91,6 +93,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         make_tickets()
         make_agents()
+        if settings.A2A_TCK:
+            rows.make_agents()
         password = make_admin()
         if password:
             self.stdout.write(f"Admin login, shown this once: user {ADMIN}, password {password}")
