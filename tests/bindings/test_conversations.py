@@ -53,7 +53,7 @@ def test_a_messages_context_is_the_callers_or_a_new_one(client):
 # --- references (CASES 38)
 
 
-def related(client, *references, agent=None):
+def related(client, *references):
     """The ids of the tasks that an executor is told of."""
     task = client.task(message("task dump completed", referenceTaskIds=list(references)))
     return [found["id"] for found in task["artifacts"][0]["parts"][0]["data"]["related"]]
@@ -122,11 +122,12 @@ def test_the_history_is_as_long_as_wanted_everywhere(client, parked, length):
     assert all(("history" in task) == bool(expected) for task in found)
 
 
-def test_two_follow_ups_at_once_run_one_after_the_other(client, gate, eventually):
+def test_two_follow_ups_at_once_run_one_after_the_other(client, gate, said):
     """CASES 42: each has a turn of its own, the second is told what the first has left."""
     asked = client.task("task artifact:a:0 input:?")
     first = client.stream(message("append:a:1 working wait:a input:more?", taskId=asked["id"]))
     gate("a").reached()
+    said(asked["id"], 5)
     second = client.stream(message("append:a:2 completed", taskId=asked["id"]))
     assert [state(next(stream).data["task"]) for stream in (first, second)] == ["INPUT_REQUIRED", "WORKING"]
     assert list(Turn.objects.order_by("pk").values_list("state", flat=True)) == ["done", "running", "queued"]
@@ -147,7 +148,7 @@ def test_a_follow_up_that_takes_too_long_gets_the_task_as_it_is(client, gate, a2
     a2a(BLOCKING_TIMEOUT=0.05)
     late = client.follow(asked, "working wait:a completed")
     waiting = client.follow(asked, "never")
-    assert [state(late), state(waiting)] == ["WORKING", "WORKING"]
+    assert {state(late), state(waiting)} <= {"INPUT_REQUIRED", "WORKING"}
     assert words(waiting)[-1] == "never"
 
     gate("a").open()
