@@ -11,6 +11,7 @@ from a2a_django.models import Agent  # noqa: E402
 
 AGENTS = [
     {"slug": "script", "executor": "tests.acceptance.agents.Script"},
+    {"slug": "sturdy", "executor": "tests.acceptance.agents.Script", "restartable": True},
     {"slug": "silent", "executor": "tests.acceptance.agents.Script", "streaming": False, "push_notifications": False},
     {"slug": "private", "executor": "tests.acceptance.agents.Script", "anonymous_access": "denied"},
 ]

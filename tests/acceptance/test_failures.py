@@ -6,11 +6,12 @@ from contextlib import AsyncExitStack
 
 import httpx
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest
+from a2a.types import CancelTaskRequest, GetTaskRequest, StreamResponse
 
 from tests.acceptance.clients import (
     CANCELED,
     COMPLETED,
+    FAILED,
     INPUT_REQUIRED,
     connect,
     numbers,
@@ -55,8 +56,8 @@ async def test_turns_wait_for_a_worker_that_starts_late(make_full, layer):
 
 @services
 async def test_a_broker_that_is_down_loses_nothing(make_full, layer, broker, stopwatch):
-    """CASES 54: accepted all the same, the turn stays queued; it can be read and cancelled, and new turns run later."""
-    site = make_full(layer)
+    """CASES 54: accepted all the same, the turn stays queued; it can be read, and is handed on again later."""
+    site = make_full(layer, REDISPATCH_SECONDS=1, RECOVERY_SECONDS=0.5)
     web = site.serve()
     listen(web, layer)
     broker.stop()
@@ -69,13 +70,32 @@ async def test_a_broker_that_is_down_loses_nothing(make_full, layer, broker, sto
         assert "OperationalError" in web.log.read_text()
         broker.start()
         site.work()
-        later = [kept["id"]]
-        while not any(site.turns(task) == ["done"] for task in later):  # a broker that failed gets a rest first
-            later.append((await http.send("work; complete", immediately=True))["id"])
-        assert site.turns(kept["id"]) == ["queued"]  # recovery brings it back, a later step
-        for task in later:
-            if site.turns(task) == ["queued"]:
-                assert (await client.cancel_task(CancelTaskRequest(id=task))).status.state == CANCELED
+        await eventually(lambda: site.turns(kept["id"]) == ["done"])
+        assert (await client.get_task(GetTaskRequest(id=kept["id"]))).status.state == COMPLETED
+
+
+@services
+async def test_a_worker_that_is_killed(make_full, layer):
+    """CASES 54: what was restartable is run again by another worker, all else fails; readers hear of both."""
+    site = make_full(layer, LEASE_SECONDS=2, RECOVERY_SECONDS=0.5)
+    web = site.serve()
+    worker = site.work()
+    async with connect(web, "sturdy") as sturdy, connect(web) as other, connect(web, streaming=False) as blocked:
+        again = asyncio.create_task(stream(sturdy, "work; chunks 3; wait door; complete"))
+        lost = asyncio.create_task(stream(other, "work; chunks 3; wait never; complete"))
+        waits = asyncio.create_task(send(blocked, "wait never; complete"))
+        await eventually(lambda: (site.waiting("door"), site.waiting("never")) == (1, 2))
+        await eventually(lambda: sorted(map(site.last_sequence, site.tasks()[-3:])) == [0, 5, 5])
+        worker.kill(signal.SIGKILL)
+        site.open("door")
+        site.work()
+        events = await again
+        assert events[-1].status_update.status.state == COMPLETED
+        assert text_of(events) == numbers(1, 3) * 2  # the executor began anew
+        assert (await lost)[-1].status_update.status.state == FAILED
+        assert (await waits).task.status.state == FAILED
+        task = await sturdy.get_task(GetTaskRequest(id=events[0].task.id))
+        assert text_of([StreamResponse(task=task)]) == numbers(1, 3)
 
 
 @services
