@@ -83,16 +83,20 @@ class SendMessage(RestView):
     """`POST message:send`"""
 
     def answer_post(self) -> Outcome:
-        return operations.send_message(self.caller, self.from_body(SendMessageRequest), self.ear)
+        return operations.send_message(self.caller, self.said(), self.ear)
+
+    def said(self) -> SendMessageRequest:
+        """What the body asks for."""
+        return self.from_body(SendMessageRequest)
 
 
-class SendStreamingMessage(RestView):
+class SendStreamingMessage(SendMessage):
     """`POST message:stream`"""
 
     def answer_post(self) -> Outcome:
         self.check_can_stream()
-        request, last = self.from_body(SendMessageRequest), self.request.headers.get("Last-Event-ID")
-        return operations.send_streaming_message(self.caller, request, self.ear, last)
+        last = self.request.headers.get("Last-Event-ID")
+        return operations.send_streaming_message(self.caller, self.said(), self.ear, last)
 
 
 class Tasks(RestView):
@@ -135,7 +139,11 @@ class PushConfigs(RestView):
     """`GET` and `POST tasks/{id}/pushNotificationConfigs`"""
 
     def answer_post(self, task_id: str) -> Outcome:
-        return operations.create_push_config(self.caller, self.from_body(TaskPushNotificationConfig, taskId=task_id))
+        return operations.create_push_config(self.caller, self.config(task_id))
+
+    def config(self, task_id: str) -> TaskPushNotificationConfig:
+        """What the body asks for."""
+        return self.from_body(TaskPushNotificationConfig, taskId=task_id)
 
     def answer_get(self, task_id: str) -> Outcome:
         request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=task_id)

@@ -1,24 +1,15 @@
 """HTTP+JSON of A2A 0.3, below `v1/` of each agent; its JSON-RPC methods stand beside those of 1.0."""
 
-from a2a.types import (
-    CancelTaskRequest,
-    DeleteTaskPushNotificationConfigRequest,
-    GetExtendedAgentCardRequest,
-    GetTaskPushNotificationConfigRequest,
-    GetTaskRequest,
-    ListTaskPushNotificationConfigsRequest,
-    SubscribeToTaskRequest,
-)
+from a2a.types import GetTaskRequest, SendMessageRequest, TaskPushNotificationConfig
 
 from a2a_django import operations
-from a2a_django.bindings import cards
-from a2a_django.bindings.rest import RestView
+from a2a_django.bindings import rest
 from a2a_django.bindings.views import Outcome
 from a2a_django.protocol import codec, errors, v0_3, versions
 
 
-class LegacyView(RestView):
-    """A path of 0.3."""
+class Legacy(rest.RestView):
+    """What the paths of 0.3 have in common."""
 
     version = versions.LEGACY
     content_type = "application/json"
@@ -30,30 +21,21 @@ class LegacyView(RestView):
         return codec.dumps(errors.rest_body(error) | legacy)
 
 
-class SendMessage(LegacyView):
+class SendMessage(Legacy, rest.SendMessage):
     """`POST v1/message:send`"""
 
-    def answer_post(self) -> Outcome:
-        request = self.within(v0_3.rest_send_message(self.json()))
-        return operations.send_message(self.caller, request, self.ear)
+    def said(self) -> SendMessageRequest:
+        return self.within(v0_3.rest_send_message(self.json()))
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_event(text)
 
 
-class SendStreamingMessage(LegacyView):
+class SendStreamingMessage(SendMessage, rest.SendStreamingMessage):
     """`POST v1/message:stream`"""
 
-    def answer_post(self) -> Outcome:
-        self.check_can_stream()
-        request = self.within(v0_3.rest_send_message(self.json()))
-        return operations.send_streaming_message(self.caller, request, self.ear)
 
-    def wrap(self, text: str) -> str:
-        return v0_3.rest_event(text)
-
-
-class Task(LegacyView):
+class Task(Legacy, rest.Task):
     """`GET v1/tasks/{id}`"""
 
     def answer_get(self, task_id: str) -> Outcome:
@@ -66,67 +48,39 @@ class Task(LegacyView):
         return v0_3.rest_task(text)
 
 
-class CancelTask(LegacyView):
+class CancelTask(Legacy, rest.CancelTask):
     """`POST v1/tasks/{id}:cancel`"""
-
-    def answer_post(self, task_id: str) -> Outcome:
-        return operations.cancel_task(self.caller, self.from_body(CancelTaskRequest, id=task_id), self.ear)
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_task(text)
 
 
-class SubscribeToTask(LegacyView):
+class SubscribeToTask(Legacy, rest.SubscribeToTask):
     """`GET` and `POST v1/tasks/{id}:subscribe`"""
-
-    def answer_post(self, task_id: str) -> Outcome:
-        self.check_can_stream()
-        last, request = self.request.headers.get("Last-Event-ID"), self.from_query(SubscribeToTaskRequest, id=task_id)
-        return operations.subscribe_to_task(self.caller, request, self.ear, last)
-
-    answer_get = answer_post
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_event(text)
 
 
-class PushConfigs(LegacyView):
+class PushConfigs(Legacy, rest.PushConfigs):
     """`GET` and `POST v1/tasks/{id}/pushNotificationConfigs`"""
 
-    def answer_post(self, task_id: str) -> Outcome:
-        request = self.within(v0_3.rest_create_push_config(self.json(), task_id))
-        return operations.create_push_config(self.caller, request)
-
-    def answer_get(self, task_id: str) -> Outcome:
-        request = self.from_query(ListTaskPushNotificationConfigsRequest, taskId=task_id)
-        return operations.list_push_configs(self.caller, request)
+    def config(self, task_id: str) -> TaskPushNotificationConfig:
+        return self.within(v0_3.rest_create_push_config(self.json(), task_id))
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_push_config(text) if self.request.method == "POST" else v0_3.rest_push_configs(text)
 
 
-class PushConfig(LegacyView):
+class PushConfig(Legacy, rest.PushConfig):
     """`GET` and `DELETE v1/tasks/{id}/pushNotificationConfigs/{configId}`"""
-
-    def answer_get(self, task_id: str, config_id: str) -> Outcome:
-        request = self.from_query(GetTaskPushNotificationConfigRequest, taskId=task_id, id=config_id)
-        return operations.get_push_config(self.caller, request)
-
-    def answer_delete(self, task_id: str, config_id: str) -> Outcome:
-        request = self.from_query(DeleteTaskPushNotificationConfigRequest, taskId=task_id, id=config_id)
-        return operations.delete_push_config(self.caller, request)
 
     def wrap(self, text: str) -> str:
         return v0_3.rest_push_config(text) if self.request.method == "GET" else text
 
 
-class ExtendedAgentCard(LegacyView):
+class ExtendedAgentCard(Legacy, rest.ExtendedAgentCard):
     """`GET v1/card`, and its older path `agent/authenticatedExtendedCard`"""
-
-    def answer_get(self) -> Outcome:
-        request = self.from_query(GetExtendedAgentCardRequest)
-        urls = cards.urls(self.request, self.caller.agent)
-        return operations.get_extended_agent_card(self.caller, request, urls)
 
     def wrap(self, text: str) -> str:
         return v0_3.card(text)
