@@ -8,8 +8,11 @@ from a2a_django.agents import dispatch
 from a2a_django.models import Task
 from tests import clients, executors
 from tests.clients_grpc import CLIENTS
+from tests.clients_v0_3 import LEGACY
 
 __all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "said", "server", "site"]
+
+ALL = CLIENTS | {f"{name} 0.3": LEGACY[name] for name in ("jsonrpc", "rest")}
 
 
 @pytest.fixture
@@ -36,9 +39,9 @@ def site(server, transactional_db):
     server.settle()
 
 
-@pytest.fixture(params=sorted(CLIENTS))
+@pytest.fixture(params=sorted(ALL))
 def binding(request):
-    """The name of a binding."""
+    """The name of a binding; those of A2A 0.3 for tests that are marked `v0_3`."""
     return request.param
 
 
@@ -49,7 +52,7 @@ def make_client(site, binding, make_agent, a2a):
 
     def make(executor="Script", **agent):
         made = make_agent(executor=f"tests.executors.{executor}", **agent)
-        return CLIENTS[binding](site, made.slug)
+        return ALL[binding](site, made.slug)
 
     return make
 

@@ -36,6 +36,7 @@ def wanted_vendor():
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "vendor(name, ...): runs only where DATABASE_URL names such a database")
+    config.addinivalue_line("markers", "v0_3: holds for clients of A2A 0.3, too, and runs over their bindings as well")
     config.addinivalue_line("markers", "http: is about HTTP or JSON itself, and runs over the bindings that have them")
 
 
@@ -44,13 +45,18 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test for one vendor is no test at all on another: it is left out, not skipped. So is one of HTTP over gRPC."""
+    """A test for one vendor is no test at all on another: it is left out, not skipped. So is one that a binding lacks."""
     vendor = wanted_vendor()
     other = [item for item in items if (mark := item.get_closest_marker("vendor")) and vendor not in mark.args]
+    other += [item for item in items if _is_legacy(item) and not item.get_closest_marker("v0_3")]
     other += [item for item in items if item.get_closest_marker("http") and _binding(item) in ("grpc", "GRPC")]
     if other:
         config.hook.pytest_deselected(items=other)
         items[:] = [item for item in items if item not in other]
+
+
+def _is_legacy(item):
+    return str(_binding(item)).endswith(" 0.3")
 
 
 def _binding(item):

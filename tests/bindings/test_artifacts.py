@@ -19,6 +19,7 @@ SECOND = piece([{"text": "two"}, {"data": 2}], append=True, metadata={"a": 2, "d
 LAST = piece([{"raw": "//4="}], append=True, last=True)
 
 
+@pytest.mark.v0_3
 def test_pieces_are_joined_and_their_metadata_merged(client):
     """CASES 42: none is lost, in the answer, in the stream and later."""
     script = f"task {FIRST} {piece([{'text': 'x'}], 'b')} {SECOND} {LAST} completed"
@@ -36,6 +37,7 @@ def test_pieces_are_joined_and_their_metadata_merged(client):
     assert client.get(task["id"])["artifacts"] == task["artifacts"]
 
 
+@pytest.mark.v0_3
 def test_the_last_piece_says_so_in_the_stream_alone(client):
     events = client.stream(f"task {FIRST} {SECOND} {LAST} completed").all()
     updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
@@ -47,6 +49,7 @@ def test_the_last_piece_says_so_in_the_stream_alone(client):
     assert [part for update in updates for part in update["artifact"]["parts"]] == whole["parts"]
 
 
+@pytest.mark.v0_3
 def test_an_artifact_without_append_takes_the_place_of_the_old(client):
     new = piece([{"text": "new"}], metadata={"n": 1})
     task = client.task(f"task {FIRST} {piece([{'text': 'x'}], 'b')} {SECOND} {new} completed")
@@ -57,6 +60,7 @@ def test_an_artifact_without_append_takes_the_place_of_the_old(client):
     ]
 
 
+@pytest.mark.v0_3
 def test_a_later_turn_goes_on_with_an_artifact(client):
     """CASES 42: also one that was begun, finished and folded long ago."""
     asked = client.task(f"task {FIRST} {LAST} input:more?")
@@ -67,6 +71,7 @@ def test_a_later_turn_goes_on_with_an_artifact(client):
     assert whole["metadata"] == {"a": 2, "b": {"c": [None]}, "d": True}
 
 
+@pytest.mark.v0_3
 def test_a_piece_of_nothing_is_the_agents_fault(client):
     """A2A 4.2.2: what is appended to must be there."""
     assert state(client.task(f"task {SECOND} completed")) == "FAILED"
@@ -75,6 +80,7 @@ def test_a_piece_of_nothing_is_the_agents_fault(client):
     assert error.value.reason == "INVALID_AGENT_RESPONSE"
 
 
+@pytest.mark.v0_3
 def test_subscribers_have_the_same_in_the_end(client, gate):
     task = client.task(f"task {FIRST} wait:a {SECOND} {LAST} completed", returnImmediately=True)
     gate("a").reached()

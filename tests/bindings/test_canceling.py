@@ -29,6 +29,7 @@ def refused(call, reason):
     assert SECRET.encode() not in error.value.response.body
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("executor", ["Script", "EmptyCancel", "CancelRaises"])
 def test_cancel_of_a_running_task(running, executor):
     """Whatever `cancel()` says, the task ends CANCELED, and nothing follows."""
@@ -42,6 +43,7 @@ def test_cancel_of_a_running_task(running, executor):
     assert Event.objects.filter(task=task["id"], state="TASK_STATE_CANCELED").count() == 1
 
 
+@pytest.mark.v0_3
 def test_a_cancel_that_hangs_is_ended_without_the_executor(running, a2a):
     client, task = running("CancelHangs")
     a2a(CANCEL_TIMEOUT=0.05)
@@ -49,6 +51,7 @@ def test_a_cancel_that_hangs_is_ended_without_the_executor(running, a2a):
     assert state(client.cancel(task["id"])) == "CANCELED"
 
 
+@pytest.mark.v0_3
 def test_an_executor_that_clings_on_is_not_heard(running, a2a, gate):
     client, task = running("ClingOn")
     a2a(CANCEL_TIMEOUT=0.05)
@@ -58,6 +61,7 @@ def test_an_executor_that_clings_on_is_not_heard(running, a2a, gate):
     assert "artifacts" not in client.get(task["id"])
 
 
+@pytest.mark.v0_3
 def test_a_refused_cancel_lets_the_turn_run_on(running, gate, eventually):
     client, task = running("RefuseCancel")
     stream = client.subscribe(task["id"])
@@ -70,6 +74,7 @@ def test_a_refused_cancel_lets_the_turn_run_on(running, gate, eventually):
     refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
 
 
+@pytest.mark.v0_3
 def test_an_executor_that_is_done_just_then_wins(running):
     client, task = running("CompleteOnCancel")
 
@@ -86,6 +91,7 @@ def test_a_waiting_send_is_answered_by_the_canceled_task(client, gate, eventuall
     assert state(pending()["task"]) == "CANCELED"
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("executor", ["Script", "RefuseCancel"])
 def test_cancel_of_a_parked_task_needs_no_executor(make_client, executor):
     client = make_client(executor)
@@ -96,6 +102,7 @@ def test_cancel_of_a_parked_task_needs_no_executor(make_client, executor):
     refused(lambda: client.send(message("completed", taskId=task["id"])), "UNSUPPORTED_OPERATION")
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("script", ["task completed", "task failed", "task rejected"])
 def test_cancel_of_an_ended_task_is_refused(client, script):
     task = client.task(script)
@@ -103,16 +110,19 @@ def test_cancel_of_an_ended_task_is_refused(client, script):
     assert client.get(task["id"]) == task
 
 
+@pytest.mark.v0_3
 def test_cancel_of_a_canceled_task_is_refused(client):
     task = client.task("task input:what?")
     client.cancel(task["id"])
     refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
 
 
+@pytest.mark.v0_3
 def test_cancel_of_an_unknown_task(client):
     refused(lambda: client.cancel("nobody's"), "TASK_NOT_FOUND")
 
 
+@pytest.mark.v0_3
 def test_a_turn_that_waited_for_its_turn_ends_with_the_task(running, eventually):
     client, task = running()
     follow_up = client.sending(message("completed", taskId=task["id"]))

@@ -18,6 +18,7 @@ def refused(call):
 # --- contexts (A2A 3.4.1, 3.4.3)
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("fields", [{}, {"contextId": ""}, {"contextId": None}])
 def test_the_context_of_a_follow_up_is_its_tasks(client, fields):
     asked = client.task(message("task input:what?", contextId="c"))
@@ -27,6 +28,7 @@ def test_the_context_of_a_follow_up_is_its_tasks(client, fields):
     assert [said["taskId"] for said in done["history"]] == [asked["id"]] * 3
 
 
+@pytest.mark.v0_3
 def test_a_context_that_is_not_the_tasks_is_refused(client):
     asked = client.task(message("task input:what?", contextId="c"))
     other = client.task(message("task completed", contextId="d"))
@@ -43,6 +45,7 @@ def test_a_context_has_several_tasks(client):
     assert sorted(task["id"] for task in client.list(contextId="c")["tasks"]) == sorted(tasks)
 
 
+@pytest.mark.v0_3
 def test_a_messages_context_is_the_callers_or_a_new_one(client):
     assert client.send(message("message:hi", contextId="c"))["message"]["contextId"] == "c"
     first, second = (client.send("message:hi")["message"]["contextId"] for _ in range(2))
@@ -143,6 +146,7 @@ def test_two_follow_ups_at_once_run_one_after_the_other(client, gate, said):
 # --- BLOCKING_TIMEOUT (CASES 47)
 
 
+@pytest.mark.v0_3
 def test_a_follow_up_that_takes_too_long_gets_the_task_as_it_is(client, gate, a2a, eventually):
     asked = client.task("task input:what?")
     a2a(BLOCKING_TIMEOUT=0.05)
@@ -155,6 +159,7 @@ def test_a_follow_up_that_takes_too_long_gets_the_task_as_it_is(client, gate, a2
     assert eventually(lambda: state(client.get(asked["id"])) == "COMPLETED")
 
 
+@pytest.mark.v0_3
 def test_the_limit_is_none_for_what_is_in_time(client, a2a):
     a2a(BLOCKING_TIMEOUT=20)
     assert state(client.task()) == "COMPLETED"

@@ -43,6 +43,7 @@ def test_a_send_that_has_ended_is_answered_again(alice):
     assert stored() == before
 
 
+@pytest.mark.v0_3
 def test_a_send_that_runs_is_joined(alice, gate):
     said = message("task working wait:a artifact:a:b completed")
     first = alice.sending(said)
@@ -55,6 +56,7 @@ def test_a_send_that_runs_is_joined(alice, gate):
     assert Turn.objects.count() == Task.objects.count() == 1
 
 
+@pytest.mark.v0_3
 def test_a_message_is_answered_by_the_same_message(alice):
     said = message("message:hello")
     first = alice.send(said)
@@ -64,6 +66,7 @@ def test_a_message_is_answered_by_the_same_message(alice):
     assert Event.objects.count() == 1
 
 
+@pytest.mark.v0_3
 def test_an_error_is_the_answer_again(alice):
     said = message("a2aerror:ContentTypeNotSupportedError")
     for call in (alice.send, alice.send, alice.stream):
@@ -71,6 +74,7 @@ def test_an_error_is_the_answer_again(alice):
     assert Turn.objects.count() == 1
 
 
+@pytest.mark.v0_3
 def test_a_follow_up_is_joined_although_it_has_ended_the_task(alice):
     asked = alice.task("task input:what?")
     answer = message("artifact:a:b completed", taskId=asked["id"])
@@ -83,6 +87,7 @@ def test_a_follow_up_is_joined_although_it_has_ended_the_task(alice):
     assert stored() == before
 
 
+@pytest.mark.v0_3
 def test_a_follow_up_that_waits_or_runs_is_joined(alice, gate, eventually):
     asked = alice.task("task input:what?")
     running = message("working wait:a input:more?", taskId=asked["id"])
@@ -100,6 +105,7 @@ def test_a_follow_up_that_waits_or_runs_is_joined(alice, gate, eventually):
     assert Turn.objects.count() == 3
 
 
+@pytest.mark.v0_3
 def test_many_at_once_are_one(alice, gate):
     """The unique constraint decides the race."""
     said = message("task working wait:a completed")
@@ -112,6 +118,7 @@ def test_many_at_once_are_one(alice, gate):
     assert Turn.objects.count() == Task.objects.count() == Message.objects.count() == 1
 
 
+@pytest.mark.v0_3
 def test_many_follow_ups_at_once_are_one(alice):
     asked = alice.task("task input:what?")
     said = message("working completed", taskId=asked["id"])
@@ -125,6 +132,7 @@ def test_many_follow_ups_at_once_are_one(alice):
 # --- streams
 
 
+@pytest.mark.v0_3
 def test_a_stream_is_joined_from_its_start(alice, gate):
     said = message("task working artifact:a:one wait:a append:a:two completed")
     first = alice.stream(said)
@@ -139,6 +147,7 @@ def test_a_stream_is_joined_from_its_start(alice, gate):
     assert Turn.objects.count() == 1
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 3, 4, 5])
 def test_a_stream_is_resumed_by_sending_the_message_again(alice, gate, last):
@@ -154,6 +163,7 @@ def test_a_stream_is_resumed_by_sending_the_message_again(alice, gate, last):
     assert list(alice.stream(said, last=last)) == everything[last:]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_resumed_follow_up_ends_with_its_turn(alice):
     asked = alice.task("task input:what?")
@@ -165,6 +175,7 @@ def test_a_resumed_follow_up_ends_with_its_turn(alice):
     assert list(alice.stream(said, last=events[-1].id)) == []
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_resumed_message(alice):
     said = message("message:hello")
@@ -174,6 +185,7 @@ def test_a_resumed_message(alice):
     assert list(alice.stream(said, last=1)) == []
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("last", ["4", "-1", "abc", "1.0"])
 def test_resuming_from_nowhere_is_refused(alice, last):
@@ -182,6 +194,7 @@ def test_resuming_from_nowhere_is_refused(alice, last):
     assert refused(lambda: alice.stream(said, last=last)).fields == ["Last-Event-ID"]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_new_message_resumes_nothing(alice, client, a2a):
     """DESIGN 6: Last-Event-ID goes with the same messageId; taken as new it would do the work twice."""
@@ -193,6 +206,7 @@ def test_a_new_message_resumes_nothing(alice, client, a2a):
     assert stored() == [0] * 5
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_stream_is_resumed_however_old_it_is(alice):
     said = message("task working completed")
@@ -231,6 +245,7 @@ def test_another_payload_is_refused_and_nothing_is_stored(alice, change):
     assert stored() == before
 
 
+@pytest.mark.v0_3
 def test_another_follow_up_under_the_same_id_leaves_the_task_as_it_was(alice):
     asked = alice.task("task input:what?")
     said = message("working input:more?", taskId=asked["id"])
@@ -256,6 +271,7 @@ def test_the_order_of_keys_is_no_difference(alice):
 # --- who is joined, and for how long
 
 
+@pytest.mark.v0_3
 def test_nobody_joins_another(alice, client, make_user, make_tenant):
     """Clients re-use ids: user, tenant, agent and task make the difference; anonymous callers never join."""
     make_user("bob"), make_tenant("acme")
@@ -269,12 +285,14 @@ def test_nobody_joins_another(alice, client, make_user, make_tenant):
     assert Turn.objects.filter(idempotency_key=None).count() == 2
 
 
+@pytest.mark.v0_3
 def test_an_anonymous_callers_second_message_may_differ(client):
     said = message("task completed", messageId="1")
     client.send(said)
     assert state(client.task(said | {"parts": [{"text": "task failed"}]})) == "FAILED"
 
 
+@pytest.mark.v0_3
 def test_after_its_time_an_id_is_free_again(alice):
     said = message("task completed")
     first = alice.task(said)
@@ -289,6 +307,7 @@ def test_after_its_time_an_id_is_free_again(alice):
     assert refused(lambda: alice.task(said)).fields == ["message.messageId"]
 
 
+@pytest.mark.v0_3
 def test_many_at_once_after_its_time_are_one(alice, gate):
     said = message("task wait:a completed")
     gate("a").open()
@@ -301,6 +320,7 @@ def test_many_at_once_after_its_time_are_one(alice, gate):
     assert Turn.objects.count() == 2
 
 
+@pytest.mark.v0_3
 def test_joining_can_be_turned_off(alice, a2a):
     a2a(IDEMPOTENCY_SECONDS=0)
     said = message("task completed")
@@ -309,6 +329,7 @@ def test_joining_can_be_turned_off(alice, a2a):
     assert not Turn.objects.exclude(idempotency_key=None).exists()
 
 
+@pytest.mark.v0_3
 def test_a_message_that_was_refused_may_be_sent_again(alice):
     """What was never taken in has used up nothing."""
     said = message("task completed", taskId="nobody's")
@@ -316,6 +337,7 @@ def test_a_message_that_was_refused_may_be_sent_again(alice):
     assert state(alice.task({key: value for key, value in said.items() if key != "taskId"})) == "COMPLETED"
 
 
+@pytest.mark.v0_3
 def test_a_retry_within_the_requests_own_transaction(alice, monkeypatch):
     """CASES 56: with ATOMIC_REQUESTS the transaction in which the retry was found goes on."""
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)

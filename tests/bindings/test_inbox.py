@@ -27,6 +27,7 @@ def turns():
     return lambda: list(Turn.objects.order_by("pk").values_list("state", flat=True))
 
 
+@pytest.mark.v0_3
 def test_an_answer_reaches_the_executor_that_asked(client, turns):
     """CASES 47: the send returns at AUTH_REQUIRED, the executor runs on and ends the task with the answer."""
     asked = client.task(ASKING)
@@ -68,6 +69,7 @@ def test_an_answer_may_have_come_before_the_executor_looks(client, gate, eventua
     assert turns() == ["done", "done"]
 
 
+@pytest.mark.v0_3
 def test_messages_come_in_order_each_once(client, turns):
     asked = client.task("task artifact:a:. auth:one? inbox:3 completed")
     for count in range(2):
@@ -80,6 +82,7 @@ def test_messages_come_in_order_each_once(client, turns):
     assert words(done)[1:] == ["one?", "append:a:0 auth:more?", "more?", "append:a:1 auth:more?", "more?", "append:a:2"]
 
 
+@pytest.mark.v0_3
 def test_what_is_not_read_gets_a_turn_of_its_own(client, gate, eventually, turns):
     asked = client.task("task auth:please inbox:1 wait:a input:more?")
     read = client.sending(message("artifact:a:read", taskId=asked["id"]))
@@ -93,6 +96,7 @@ def test_what_is_not_read_gets_a_turn_of_its_own(client, gate, eventually, turns
     assert turns() == ["done"] * 3
 
 
+@pytest.mark.v0_3
 def test_who_sends_and_does_not_wait(client, gate, eventually):
     asked = client.task("task auth:please inbox:1 completed")
     answered = client.follow(asked, "working wait:a", returnImmediately=True)
@@ -102,6 +106,7 @@ def test_who_sends_and_does_not_wait(client, gate, eventually):
     assert eventually(lambda: state(client.get(asked["id"])) == "COMPLETED")
 
 
+@pytest.mark.v0_3
 def test_a_failure_is_that_of_all_senders(client, turns):
     asked = client.task("task auth:please inbox:1 completed")
 
@@ -109,6 +114,7 @@ def test_a_failure_is_that_of_all_senders(client, turns):
     assert turns() == ["failed", "failed"]
 
 
+@pytest.mark.v0_3
 def test_a_retry_joins_a_message_that_was_read(client, make_user, turns):
     """DESIGN 6: the same messageId again."""
     make_user("alice")
@@ -120,6 +126,7 @@ def test_a_retry_joins_a_message_that_was_read(client, make_user, turns):
     assert turns() == ["done", "done"]
 
 
+@pytest.mark.v0_3
 def test_a_blocking_executor_reads_in_its_own_thread(make_client, monkeypatch):
     monkeypatch.setitem(registry._registered, "blocking", registry.Registration(Script, blocking=True))
     client = make_client()
@@ -131,11 +138,13 @@ def test_a_blocking_executor_reads_in_its_own_thread(make_client, monkeypatch):
 # --- the end of an inbox
 
 
+@pytest.mark.v0_3
 def test_it_ends_with_the_task(client, gate):
     assert state(client.task("task completed inbox")) == "COMPLETED"
     gate("inbox ended").reached()
 
 
+@pytest.mark.v0_3
 def test_it_ends_when_the_task_is_anothers(client, gate, turns):
     task = client.task("task auth:please inbox")
     Task.objects.update(lease="another's")
@@ -146,6 +155,7 @@ def test_it_ends_when_the_task_is_anothers(client, gate, turns):
     assert turns() == ["running", "queued"]
 
 
+@pytest.mark.v0_3
 def test_a_cancel_ends_the_wait(client, turns):
     task = client.task("task auth:please inbox")
     assert state(client.cancel(task["id"])) == "CANCELED"

@@ -33,6 +33,7 @@ def test_a_config_is_made_read_listed_and_deleted(client, task_id):
     assert client.delete_push(task_id, made["id"]) == {}
 
 
+@pytest.mark.v0_3
 def test_credentials_are_kept_but_never_shown(client, task_id):
     """CASES 69, what the client sees of it."""
     secret = {"scheme": "Bearer", "credentials": "hunter2"}
@@ -44,6 +45,7 @@ def test_credentials_are_kept_but_never_shown(client, task_id):
     assert PushConfig.objects.exists()
 
 
+@pytest.mark.v0_3
 def test_an_id_given_again_replaces(client, task_id):
     client.create_push(task_id, id="mine", url=URL)
     client.create_push(task_id, id="mine", url=URL + "/2")
@@ -55,6 +57,7 @@ def test_an_id_given_again_replaces(client, task_id):
     }
 
 
+@pytest.mark.v0_3
 def test_ids_belong_to_their_task(client, task_id):
     other = client.task("task input:what?")["id"]
     client.create_push(task_id, id="mine", url=URL)
@@ -64,11 +67,13 @@ def test_ids_belong_to_their_task(client, task_id):
     assert client.get_push(task_id, "mine")["url"] == URL
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("config_id", ["no-such", "x" * 300])
 def test_an_unknown_config(client, task_id, config_id):
     refused(lambda: client.get_push(task_id, config_id), "TASK_NOT_FOUND")
 
 
+@pytest.mark.v0_3
 def test_an_unknown_task(client):
     calls = [
         lambda: client.create_push("nobody's", url=URL),
@@ -87,6 +92,7 @@ def test_a_bad_config_is_refused(client, task_id, config):
     assert not PushConfig.objects.exists()
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("field", ["id", "url"])
 def test_a_config_that_no_column_holds_is_refused(client, task_id, field):
     config = {"url": URL} | {field: "https://example.com/" + "x" * 3000}
@@ -94,6 +100,7 @@ def test_a_config_that_no_column_holds_is_refused(client, task_id, field):
     assert not PushConfig.objects.exists()
 
 
+@pytest.mark.v0_3
 def test_the_inline_config_of_both_sends_is_kept(client):
     inline = {"url": URL, "id": "mine"}
     sent = client.task("task completed", taskPushNotificationConfig=inline)["id"]
@@ -103,11 +110,13 @@ def test_the_inline_config_of_both_sends_is_kept(client):
         assert client.list_push(task_id)["configs"] == [{"id": "mine", "taskId": task_id, "url": URL}]
 
 
+@pytest.mark.v0_3
 def test_a_bad_inline_config_is_refused_and_nothing_stored(client):
     refused(lambda: client.send("task completed", taskPushNotificationConfig={"token": "t"}), "INVALID_PARAMS")
     assert not Task.objects.exists()
 
 
+@pytest.mark.v0_3
 def test_secrets_of_an_inline_config_stand_nowhere_else(client):
     inline = {"url": URL, "token": "hunter1", "authentication": {"scheme": "Bearer", "credentials": "hunter2"}}
     client.send("task dump completed", taskPushNotificationConfig=inline)
@@ -115,6 +124,7 @@ def test_secrets_of_an_inline_config_stand_nowhere_else(client):
     assert "hunter" not in Turn.objects.get().request
 
 
+@pytest.mark.v0_3
 def test_without_the_capability_all_is_refused(make_client):
     """CASES 75."""
     client = make_client(push_notifications=False)

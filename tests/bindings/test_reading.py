@@ -12,6 +12,7 @@ def refused(call):
     return error.value
 
 
+@pytest.mark.v0_3
 def test_get_of_a_running_task_has_what_was_said_so_far(client, gate, said):
     task = client.task("task artifact:a:one append:a:two working:busy wait:here completed", returnImmediately=True)
     gate("here").reached()
@@ -25,16 +26,19 @@ def test_get_of_a_running_task_has_what_was_said_so_far(client, gate, said):
     assert seen == found
 
 
+@pytest.mark.v0_3
 def test_get_of_an_unknown_task(client):
     error = refused(lambda: client.get("nobody's"))
     assert error.reason == "TASK_NOT_FOUND"
     assert error.metadata == {"taskId": "nobody's"}
 
 
+@pytest.mark.v0_3
 def test_an_artifact_that_is_begun_again_is_replaced(client):
     assert artifact(client.task("task artifact:a:old append:a:er artifact:a:new completed")) == "new"
 
 
+@pytest.mark.v0_3
 def test_many_chunks_are_one_artifact(client):
     """CASES 46: the whole equals the concatenation."""
     task = client.task("task chunks:500 completed")
@@ -162,5 +166,6 @@ def test_hidden_tasks_are_nowhere(client, gate):
     assert client.list()["totalSize"] == 0
 
 
+@pytest.mark.v0_3
 def test_words_are_kept_as_they_are(client):
     assert words(client.get(client.task("task completed:ü")["id"])) == ["task completed:ü"]

@@ -11,6 +11,7 @@ from tests.clients_grpc import over_http
 from tests.executors import SECRET
 
 
+@pytest.mark.v0_3
 def test_blocking_send_answers_with_the_finished_task(client):
     task = client.task("task working artifact:a:hello completed:done")
 
@@ -29,6 +30,7 @@ def test_a_message_is_answered_by_a_message(client):
     assert not client.list()["tasks"]
 
 
+@pytest.mark.v0_3
 def test_ids_are_the_servers_but_the_context_is_the_clients(client):
     task = client.task(message(contextId="my context/ü", messageId="m-1"))
 
@@ -52,6 +54,7 @@ def test_the_whole_message_reaches_the_executor_and_the_history(make_client):
     assert (said["parts"], said["extensions"], said["metadata"]) == (parts, ["urn:x"], {"k": {"v": 1}})
 
 
+@pytest.mark.v0_3
 def test_what_the_executor_is_told(make_client, make_user):
     """CASES 20: plain data all the way down."""
     make_user("alice")
@@ -75,6 +78,7 @@ def test_what_the_executor_is_told(make_client, make_user):
     }
 
 
+@pytest.mark.v0_3
 def test_an_executor_uses_the_async_orm(make_client):
     assert artifact(make_client("UsesOrm").task("x")) == "1"
 
@@ -82,6 +86,7 @@ def test_an_executor_uses_the_async_orm(make_client):
 # --- when a send is answered (CASES 47)
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("word", ["input", "auth"])
 def test_a_blocking_send_returns_when_the_client_has_the_word(client, word):
     task = client.task(f"task working {word}:please")
@@ -90,6 +95,7 @@ def test_a_blocking_send_returns_when_the_client_has_the_word(client, word):
     assert task["status"]["message"]["parts"] == [{"text": "please"}]
 
 
+@pytest.mark.v0_3
 def test_auth_required_returns_while_the_executor_runs_on(client, gate, eventually):
     task = client.task("task auth:please wait:authorised completed")
 
@@ -98,6 +104,7 @@ def test_auth_required_returns_while_the_executor_runs_on(client, gate, eventual
     assert eventually(lambda: state(client.get(task["id"])) == "COMPLETED")
 
 
+@pytest.mark.v0_3
 def test_a_send_of_a_turn_that_ends_working_gets_the_task_as_it_is(make_client):
     client = make_client("Unfinished")
     task = client.task("go")
@@ -106,6 +113,7 @@ def test_a_send_of_a_turn_that_ends_working_gets_the_task_as_it_is(make_client):
     assert state(client.follow(task, "again")) == "WORKING"
 
 
+@pytest.mark.v0_3
 def test_return_immediately_answers_with_the_first_event(client, gate, eventually):
     task = client.task("task wait:a completed", returnImmediately=True)
 
@@ -114,10 +122,12 @@ def test_return_immediately_answers_with_the_first_event(client, gate, eventuall
     assert eventually(lambda: state(client.get(task["id"])) == "COMPLETED")
 
 
+@pytest.mark.v0_3
 def test_return_immediately_leaves_a_message_a_message(client):
     assert "message" in client.send("message:hello", returnImmediately=True)
 
 
+@pytest.mark.v0_3
 def test_return_immediately_makes_a_silent_task_visible(client, gate, eventually, a2a):
     a2a(IMMEDIATE_WAIT=0.01)
     task = client.task("wait:a message:hello", returnImmediately=True)
@@ -128,6 +138,7 @@ def test_return_immediately_makes_a_silent_task_visible(client, gate, eventually
     assert done["status"]["message"]["parts"] == [{"text": "hello"}]
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("script", ["task working wait:a completed", "wait:a task completed"])
 def test_blocking_timeout_answers_with_the_task_as_it_is(client, gate, eventually, a2a, script):
     a2a(BLOCKING_TIMEOUT=0.01)
@@ -151,6 +162,7 @@ def test_a_client_that_goes_away_does_not_stop_the_task(client, gate, eventually
 # --- what goes wrong in an executor
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("script", ["task working raise", "working raise", "artifact:a:b raise"])
 def test_an_executor_that_raises_fails_the_task_with_a_neutral_message(client, script):
     """CASES 47, 49."""
@@ -162,6 +174,7 @@ def test_an_executor_that_raises_fails_the_task_with_a_neutral_message(client, s
     assert SECRET in Turn.objects.get().error
 
 
+@pytest.mark.v0_3
 def test_an_a2a_error_after_the_first_event_is_the_message_of_the_failed_task(make_client):
     task = make_client("A2AErrorLater").task("x")
 
@@ -196,6 +209,7 @@ def test_an_executor_that_fails_before_its_first_event_is_an_error(make_client, 
     assert client.list()["tasks"] == []
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("script", ["task message:oops", "task working stranger:task", "task stranger:context"])
 def test_a_breach_of_the_contract_fails_the_task(client, script):
     task = client.task(script)
@@ -204,16 +218,19 @@ def test_a_breach_of_the_contract_fails_the_task(client, script):
     assert task["status"]["message"]["parts"] == [{"text": "The agent could not complete the task."}]
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("script", ["task swallow:stranger:task completed", "task swallow:message:x artifact:a:b"])
 def test_an_executor_that_swallows_the_breach_fails_all_the_same(client, script):
     assert state(client.task(script)) == "FAILED"
 
 
+@pytest.mark.v0_3
 def test_a_breach_ends_a_turn_that_would_go_on(client):
     """The executor is told by an exception; one that catches it must not keep the caller waiting."""
     assert state(client.task("task swallow:stranger:task hang")) == "FAILED"
 
 
+@pytest.mark.v0_3
 def test_nothing_follows_a_terminal_state(make_client):
     client = make_client("AfterTerminal")
     task = client.task("x")
@@ -222,6 +239,7 @@ def test_nothing_follows_a_terminal_state(make_client):
     assert "artifacts" not in client.get(task["id"])
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("executor", ["StatusFirst", "ArtifactFirst", "SecondTask"])
 def test_what_is_no_breach(make_client, executor):
     """DESIGN 5.5: no Task first, or one more."""
@@ -239,12 +257,14 @@ def test_nan_from_an_executor_fails_the_task_and_spares_the_list(make_client):
     assert len(client.list(includeArtifacts=True)["tasks"]) == 1
 
 
+@pytest.mark.v0_3
 def test_bytes_from_an_executor_are_standard_base64(make_client):
     """CASES 23."""
     (part,) = make_client("RawBytes").task("x")["artifacts"][0]["parts"]
     assert part == {"raw": "//4="}
 
 
+@pytest.mark.v0_3
 def test_an_unknown_executor_is_an_error_of_the_server(make_client):
     client = make_client("NoSuch")
     with pytest.raises(Error) as error:
@@ -256,6 +276,7 @@ def test_an_unknown_executor_is_an_error_of_the_server(make_client):
 # --- follow-ups
 
 
+@pytest.mark.v0_3
 def test_input_required_and_resume(client):
     """CASES 42: the history is whole and each message stands in it once."""
     asked = client.task("task working input:what?")
@@ -267,6 +288,7 @@ def test_input_required_and_resume(client):
     assert artifact(done) == "this"
 
 
+@pytest.mark.v0_3
 def test_a_follow_up_is_told_the_task_as_it_was(client):
     asked = client.task("task artifact:a:one input:what?")
     done = client.follow(asked, "dump completed")
@@ -296,6 +318,7 @@ def test_a_question_moves_to_the_history_before_its_answer(client, gate):
     assert words(done) == words(seen[0])
 
 
+@pytest.mark.v0_3
 def test_messages_that_wait_are_in_the_history_but_not_yet_told(client, gate, said, eventually):
     """CASES 42: two follow-ups at once; each executor is told what came before its message."""
     asked = client.task("task input:what?")
@@ -318,6 +341,7 @@ def test_messages_that_wait_are_in_the_history_but_not_yet_told(client, gate, sa
     assert len({said["messageId"] for said in done["history"]}) == len(done["history"]) == 8
 
 
+@pytest.mark.v0_3
 def test_artifacts_grow_over_turns(client):
     asked = client.task("task artifact:a:one artifact:b:x input:what?")
     done = client.follow(asked, "append:a:+two completed")
@@ -337,6 +361,7 @@ def test_referred_tasks_reach_the_executor_if_they_are_the_callers(client, make_
     assert "secret" not in json.dumps(told[1])
 
 
+@pytest.mark.v0_3
 def test_a_message_to_an_ended_task_is_refused(client):
     """CASES 36."""
     task = client.task()
@@ -347,6 +372,7 @@ def test_a_message_to_an_ended_task_is_refused(client):
     assert Message.objects.count() == Turn.objects.count() == 1
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("task_id", ["made-up", "6a1f8d5c-9c1b-4b0e-9d63-1d1d1d1d1d1d", "x" * 300])
 def test_a_message_to_an_unknown_task_is_refused(client, task_id):
     """CASES 36: a client can't make a task by naming it."""
@@ -357,6 +383,7 @@ def test_a_message_to_an_unknown_task_is_refused(client, task_id):
     assert not Task.objects.exists()
 
 
+@pytest.mark.v0_3
 def test_a_follow_up_in_another_context_is_refused(client):
     task = client.task("task input:what?")
     with pytest.raises(Error) as error:
@@ -502,6 +529,7 @@ def test_surrogate_pairs_and_escaped_backslashes_are_text(make_client):
     assert artifact(task) == "\N{GRINNING FACE} \\u0000"
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_too_deep_json_is_refused(client):
     deep = b"[" * 100_000 + b"]" * 100_000
@@ -509,6 +537,7 @@ def test_too_deep_json_is_refused(client):
     assert error.reason == "INVALID_JSON"
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize(
     "part", [{"data": None}, {"data": 5}, {"data": "x"}, {"data": False}, {"data": []}, {"text": ""}]
 )
@@ -521,6 +550,7 @@ def test_values_that_look_empty_survive(make_client, part):
     assert task["history"][0]["metadata"] == {"a": None}
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("raw", ["aGk=", "aGk", "-_8", "+/8=", "-_8=", ""])
 def test_base64_of_either_alphabet_comes_out_standard_and_padded(make_client, raw):
     """CASES 23."""
@@ -532,6 +562,7 @@ def test_base64_of_either_alphabet_comes_out_standard_and_padded(make_client, ra
     b64decode(standard, validate=True)
 
 
+@pytest.mark.v0_3
 def test_null_is_unset(client):
     """CASES 21."""
     task = client.task(message(contextId=None, taskId=None, metadata=None, extensions=None, referenceTaskIds=None))

@@ -28,6 +28,7 @@ def working(client, gate, said):
 # --- what comes, and when it ends
 
 
+@pytest.mark.v0_3
 def test_a_stream_tells_all_from_the_task_to_its_end(client):
     stream = client.stream("task working artifact:a:one append:a:two completed:done")
     events = list(stream)
@@ -38,6 +39,7 @@ def test_a_stream_tells_all_from_the_task_to_its_end(client):
     assert {event.data[kind]["taskId"] for event in events[1:] for kind in event.data} == {task["id"]}
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_events_are_numbered(client, working, gate):
     assert [event.id for event in client.stream("task working completed")] == [1, 2, 3]
@@ -48,6 +50,7 @@ def test_events_are_numbered(client, working, gate):
     assert [event.id for event in stream] == [4]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_headers_of_a_stream(client):
     stream = client.stream()
@@ -59,6 +62,7 @@ def test_headers_of_a_stream(client):
     stream.all()
 
 
+@pytest.mark.v0_3
 def test_events_come_while_the_executor_works(client, gate):
     stream = client.stream("task wait:a working wait:b completed")
 
@@ -69,12 +73,14 @@ def test_events_come_while_the_executor_works(client, gate):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.v0_3
 def test_a_message_is_the_one_event(client):
     """CASES 66."""
     (event,) = client.stream("message:hello").all()
     assert event["message"]["parts"] == [{"text": "hello"}]
 
 
+@pytest.mark.v0_3
 def test_input_required_ends_a_stream_and_a_follow_up_opens_one(client):
     first = client.stream("task working input:what?").all()
     assert kinds(first) == ["task", "WORKING", "INPUT_REQUIRED"]
@@ -94,6 +100,7 @@ def test_auth_required_keeps_a_stream_while_the_executor_runs_on(make_client, ga
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.v0_3
 def test_a_turn_that_ends_working_ends_the_stream_not_the_task(make_client):
     client = make_client("Unfinished")
     events = client.stream("x").all()
@@ -113,6 +120,7 @@ def test_history_length_of_a_streams_task(client, length):
     assert len(first["task"].get("history", [])) <= length
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_line_breaks_of_all_kinds_stay_within_their_event(make_client):
     text = "a\n\nb\r\nc\rd\u2028e\u2029f\x85g\x1e\x0b"
@@ -123,6 +131,7 @@ def test_line_breaks_of_all_kinds_stay_within_their_event(make_client):
     assert [line.splitlines() for line in lines if line] == [[line] for line in lines if line]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("accept", ["text/event-stream", "application/a2a+json", "*/*", "text/html", None])
 def test_accept_is_not_asked(client, accept):
@@ -138,6 +147,7 @@ def test_accept_is_not_asked(client, accept):
 # --- what goes wrong
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize(
     ("executor", "reason"),
     [
@@ -156,6 +166,7 @@ def test_a_failure_before_the_first_event_is_a_plain_error(make_client, executor
     assert SECRET.encode() not in error.value.response.body
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("executor", ["Boom", "WrongIds", "MessageInTaskMode", "NaNArtifact", "A2AErrorLater"])
 def test_a_failure_after_the_first_event_is_the_last_one(make_client, executor):
     """CASES 66."""
@@ -168,6 +179,7 @@ def test_a_failure_after_the_first_event_is_the_last_one(make_client, executor):
     assert state(client.get(events[0]["task"]["id"])) == "FAILED"
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_failure_after_the_stream_has_begun_without_an_event_is_an_error_event(client, gate, a2a):
     a2a(HEARTBEAT_SECONDS=0.02)
@@ -183,6 +195,7 @@ def test_a_failure_after_the_stream_has_begun_without_an_event_is_an_error_event
         next(stream)
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("off", ["agent", "site"])
 def test_streams_of_an_agent_that_does_not_stream_are_refused(make_client, a2a, off):
     """CASES 66."""
@@ -197,6 +210,7 @@ def test_streams_of_an_agent_that_does_not_stream_are_refused(make_client, a2a, 
     assert Task.objects.count() == 1
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("task_id", ["nobody's", "6a1f8d5c-9c1b-4b0e-9d63-1d1d1d1d1d1d"])
 def test_subscribing_to_nothing(client, task_id):
     with pytest.raises(Error) as error:
@@ -214,6 +228,7 @@ def test_subscribing_to_an_ended_task(client):
 # --- heartbeats and leaving
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_silent_stream_sends_comments(client, gate, a2a):
     """CASES 14."""
@@ -227,6 +242,7 @@ def test_a_silent_stream_sends_comments(client, gate, a2a):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.v0_3
 def test_a_client_that_leaves_is_noticed_and_the_task_goes_on(client, gate, eventually, a2a):
     """CASES 59, 64: `close` waits until the application has returned, and nothing but the leaving wakes it."""
     a2a(HEARTBEAT_SECONDS=3600)
@@ -256,6 +272,7 @@ def _streaming_call(client, text):
     return ("SendStreamingMessage", request) if client.binding == "jsonrpc" else ("POST", "/message:stream", request)
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_a_stream_is_closed_after_its_time_and_can_be_resumed(client, working, gate, a2a):
     a2a(STREAM_MAX_SECONDS=0.01, HEARTBEAT_SECONDS=0.01)
@@ -270,6 +287,7 @@ def test_a_stream_is_closed_after_its_time_and_can_be_resumed(client, working, g
 # --- subscribing and coming back (CASES 60)
 
 
+@pytest.mark.v0_3
 def test_a_subscriber_gets_the_task_and_then_what_follows(client, working, gate):
     task = working("task artifact:a:one working wait:here append:a:two completed")
     stream = client.subscribe(task["id"])
@@ -294,6 +312,7 @@ def test_a_subscription_outlasts_turns(client):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 2, 3])
 def test_resuming_after_any_event(client, working, gate, last):
@@ -307,6 +326,7 @@ def test_resuming_after_any_event(client, working, gate, last):
     assert [event.id for event in events] == [1, 2, 3, 4, 5][last:]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("last", [0, 1, 3, 4])
 def test_resuming_a_task_that_has_ended_since(client, last):
@@ -317,6 +337,7 @@ def test_resuming_a_task_that_has_ended_since(client, last):
     assert [event.id for event in events] == [1, 2, 3, 4][last:]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 @pytest.mark.parametrize("last", ["5", "-1", "abc", "1.0", "²", "99999999999999999999"])
 def test_resuming_from_nowhere_is_refused(client, last):
@@ -326,6 +347,7 @@ def test_resuming_from_nowhere_is_refused(client, last):
     assert (error.value.reason, error.value.fields) == ("INVALID_PARAMS", ["Last-Event-ID"])
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_resuming_a_stream_of_many_events_from_the_middle(client):
     task = client.task("task chunks:1200 completed")
@@ -404,6 +426,7 @@ def test_what_happens_while_a_subscriber_reads_is_neither_lost_nor_doubled(
 # --- many readers, slow readers, readers that are not rung
 
 
+@pytest.mark.v0_3
 def test_many_subscribers_see_the_same(client, working, gate):
     """CASES 61."""
     task = working("task working wait:here artifact:a:one wait:b append:a:two completed")
@@ -424,6 +447,7 @@ def test_many_subscribers_see_the_same(client, working, gate):
     assert folded([late_first, *late.all()]) == client.get(task["id"])
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("layer", [{}, {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}])
 def test_a_paused_reader_loses_nothing(client, gate, settings, layer):
     """CASES 62, 63."""
@@ -448,6 +472,7 @@ def unheard(task, sequence, kind, data, **columns):
     Task.objects.filter(pk=task.pk).update(last_sequence=sequence, **columns)
 
 
+@pytest.mark.v0_3
 def test_a_reader_that_is_never_rung_looks_by_itself(client, make_task, a2a):
     """CASES 63: a lost ring costs a look, never an event."""
     a2a(LOOK_SECONDS=0.02)
@@ -463,6 +488,7 @@ def test_a_reader_that_is_never_rung_looks_by_itself(client, make_task, a2a):
     assert kinds(stream.all()) == ["COMPLETED"]
 
 
+@pytest.mark.v0_3
 def test_a_waiting_send_that_is_never_rung_looks_by_itself(client, gate, a2a, said):
     a2a(LOOK_SECONDS=0.02)
     pending = client.sending("task working wait:here")
@@ -478,6 +504,7 @@ def test_a_waiting_send_that_is_never_rung_looks_by_itself(client, gate, a2a, sa
     assert words(client.get(task.pk)) == ["task working wait:here"]
 
 
+@pytest.mark.v0_3
 @pytest.mark.http
 def test_what_streams_send_is_what_is_stored(client):
     stream = client.stream("task chunks:3 completed")
