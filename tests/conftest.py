@@ -45,7 +45,7 @@ def pytest_report_header():
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test for one vendor is no test at all on another: it is left out, not skipped. So is one that a binding lacks."""
+    """A test for one vendor is no test at all on another: it is left out, not skipped. So is what a binding lacks."""
     vendor = wanted_vendor()
     other = [item for item in items if (mark := item.get_closest_marker("vendor")) and vendor not in mark.args]
     other += [item for item in items if _is_legacy(item) and not item.get_closest_marker("v0_3")]
