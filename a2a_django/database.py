@@ -1,13 +1,15 @@
 """Our own few threads for database work: one hop per operation, connections kept (DESIGN 4)."""
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
@@ -79,17 +81,21 @@ class Gathered(Generic[T]):
 
     def forget(self) -> None:
         """Starts afresh: after a fork the parent does what it was asked."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._next: _Round[T] | None = None
 
     async def run(self, item: T) -> None:
-        """Returns when `work` has seen `item`."""
+        """Returns when `work` has seen `item`; who gives up before takes nothing from the others."""
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
         with self._lock:
-            if self._next is None:
-                self._next = _Round(self._pool.submit(self._run))
-            self._next.items.append(item)
-            done = self._next.done()
-        await asyncio.shield(done)  # who gives up must not take the others' work along
+            begins, coming = self._next is None, self._next or _Round()
+            coming.items.append(item)
+            coming.waiting.setdefault(loop, []).append(done)
+            if begins:
+                self._next = coming
+                self._pool.submit(self._run).add_done_callback(partial(self._end, coming))
+        await done
 
     def _run(self) -> None:
         with self._lock:
@@ -97,21 +103,27 @@ class Gathered(Generic[T]):
         if taken is not None:
             self._work(taken.items)
 
+    def _end(self, ended: "_Round[T]", call: "Future[None]") -> None:
+        with self._lock:
+            if self._next is ended:  # the thread could not even begin
+                self._next = None
+        for loop, waiting in ended.waiting.items():
+            with contextlib.suppress(RuntimeError):  # it has closed
+                loop.call_soon_threadsafe(_settle, waiting, call.exception())
 
+
+@dataclass
 class _Round(Generic[T]):
-    """What one call of the work is for, and its end as each event loop that waits for it sees it."""
+    """What one call of the work is for, and who waits for it in which event loop: each is woken once for all."""
 
-    def __init__(self, call: "Future[None]") -> None:
-        self.items: list[T] = []
-        self._call = call
-        self._seen_by: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
+    items: list[T] = field(default_factory=list)
+    waiting: "dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]]" = field(default_factory=dict)
 
-    def done(self) -> "asyncio.Future[None]":
-        """One future for all who wait in this loop: waking a loop costs more than all else."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._seen_by:
-            self._seen_by[loop] = asyncio.wrap_future(self._call)
-        return self._seen_by[loop]
+
+def _settle(waiting: "Sequence[asyncio.Future[None]]", error: BaseException | None) -> None:
+    for done in waiting:
+        if not done.done():
+            done.set_exception(error) if error else done.set_result(None)
 
 
 def keep_connections() -> None:

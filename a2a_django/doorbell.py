@@ -28,7 +28,7 @@ CANCEL = "cancel:"  # put before a task's id: its canceller rings, the runner th
 REJOIN_SECONDS = 30  # the core layer forgets groups, and so does a restarted Redis
 
 
-Waiting = tuple[asyncio.AbstractEventLoop, asyncio.Event]
+Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Ear:
@@ -70,14 +70,18 @@ class Ear:
 
     async def wait(self, timeout: float | None) -> bool:
         """Whether a ring came within `timeout` seconds; who reads next misses nothing rung before."""
-        rung = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        rung = loop.create_future()
         with self._lock:
-            self._waiting = None if self._rung else (asyncio.get_running_loop(), rung)
+            self._waiting = None if self._rung else (loop, rung)
             heard = self._rung
         if not heard:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
-                    await rung.wait()
+            expiry = None if timeout is None else loop.call_later(timeout, _resolve, [rung])
+            try:
+                await rung
+            finally:
+                if expiry:
+                    expiry.cancel()
         with self._lock:
             heard, self._rung, self._waiting = self._rung, False, None
         return heard
@@ -85,18 +89,19 @@ class Ear:
 
 def _wake(ears: Iterable[Ear]) -> None:
     """Rings the ears; each loop is called once, for waking it costs more than all else."""
-    rung: dict[asyncio.AbstractEventLoop, list[asyncio.Event]] = {}
+    rung: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for ear in ears:
         if waiting := ear.heed():
             rung.setdefault(waiting[0], []).append(waiting[1])
-    for loop, events in rung.items():
+    for loop, futures in rung.items():
         with contextlib.suppress(RuntimeError):  # it has closed
-            loop.call_soon_threadsafe(_set_all, events)
+            loop.call_soon_threadsafe(_resolve, futures)
 
 
-def _set_all(events: Iterable[asyncio.Event]) -> None:
-    for event in events:
-        event.set()
+def _resolve(futures: "Iterable[asyncio.Future[None]]") -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
 
 
 class Duty(NamedTuple):

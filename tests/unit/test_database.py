@@ -107,3 +107,30 @@ def _terminate():
     """What a restart of the server does to a connection."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+async def test_gathered_calls_go_on_after_a_thread_that_could_not_begin(monkeypatch):
+    """A connection that can't be tidied fails those who wait, and nobody after them."""
+    seen = []
+    gathered = database.Gathered(database.Pool("test-gathered", 1), seen.extend)
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_tidily", _refuse)
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(gathered.run(1), 20)
+    await asyncio.wait_for(gathered.run(2), 20)
+    assert seen == [2]
+
+
+async def test_gathered_calls_survive_one_who_gives_up():
+    seen, go_on = [], threading.Event()
+    gathered = database.Gathered(database.Pool("test-gathered", 1), lambda items: (go_on.wait(20), seen.extend(items)))
+    calls = [asyncio.create_task(gathered.run(number)) for number in range(3)]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    go_on.set()
+    await asyncio.wait_for(asyncio.gather(calls[0], calls[2]), 20)
+    assert sorted(seen) == [0, 1, 2]
+
+
+def _refuse(function, *args):
+    raise ConnectionError
