@@ -114,7 +114,8 @@ def _lost() -> Any:
 
 def _hand_again(lost: tuple[int, str, Any]) -> bool:
     turn_id, task_id, handed_at = lost
-    mine = Turn.objects.queued().filter(pk=turn_id, handed_at=handed_at).update(handed_at=Now())
+    # Not by equality: SQLite writes Now() with fewer digits than it is asked for.
+    mine = Turn.objects.queued().filter(pk=turn_id, handed_at__lte=handed_at).update(handed_at=Now())
     if mine:
         log.warning("Turn %s was not started, it is handed on again.", turn_id)
         dispatch.next_turn(task_id)

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from a2a_django.agents import claims, dispatch, recovery
@@ -178,6 +179,20 @@ def test_a_lost_job_is_handed_on_again(client, make_task):
     Turn.objects.update(created_at=timezone.now() - LONG_AGO)
     assert recovery.recover() == 1
     _until(lambda: Turn.objects.get(pk=turn.pk).state == TurnState.DONE)
+
+
+def test_a_job_that_is_lost_again_is_handed_on_again(client, make_task, a2a, monkeypatch):
+    """On every database, also with a time that the database itself has written."""
+    a2a(REDISPATCH_SECONDS=0)
+    task = make_task(Agent.objects.get(), text="task completed", visible=False)
+    Turn.objects.create(task=task, message=task.messages.get(), request="{}", handed_at=timezone.now() - LONG_AGO)
+    Turn.objects.update(created_at=timezone.now() - LONG_AGO)
+    handed = []
+    monkeypatch.setattr(dispatch, "hand", handed.append)
+    assert recovery.recover() == 1
+    Turn.objects.update(created_at=Now())  # so that no patience is left
+    _until(recovery.recover)
+    assert len(handed) == 2
 
 
 def test_patience_doubles(client, make_task):
