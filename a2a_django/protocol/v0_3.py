@@ -57,17 +57,18 @@ def send_message(params: dict[str, Any]) -> SendMessageRequest:
 
 def _send_message(params: types.MessageSendParams) -> SendMessageRequest:
     request = types.SendMessageRequest(id=0, params=params)
-    if violations := list(_not_base64(params.message.parts)):
+    if violations := list(_standard_base64(params.message.parts)):
         raise errors.invalid_params(*violations)
     return _converted(lambda: conversions.to_core_send_message_request(request))
 
 
-def _not_base64(parts: list[types.Part]) -> Iterator[tuple[str, str]]:
-    """What the SDK's conversion would take for fewer bytes than were meant."""
+def _standard_base64(parts: list[types.Part]) -> Iterator[tuple[str, str]]:
+    """Spells the files' bytes as the SDK's conversion reads them: it would leave out what it doesn't know."""
     for index, part in enumerate(parts):
         file = getattr(part.root, "file", None)
         if isinstance(file, types.FileWithBytes):
             yield from values.base64_bytes(file.bytes, f"message.parts[{index}].file.bytes")
+            file.bytes = values.standard_base64(file.bytes)
 
 
 def get_task(params: dict[str, Any]) -> GetTaskRequest:
@@ -141,7 +142,7 @@ def _converted(convert: Callable[[], Proto]) -> Proto:
     try:
         made = convert()
     except (ValueError, TypeError, KeyError, RecursionError, json_format.ParseError):  # of binascii and protobuf, too
-        raise errors.InvalidParamsError("The request is not one of A2A 0.3") from None
+        raise errors.invalid_params(("params", "are not those of A2A 0.3")) from None
     return wire.checked(made)
 
 

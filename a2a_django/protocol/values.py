@@ -113,11 +113,15 @@ def _is_base64(text: str) -> bool:
     if text.endswith("=") and len(text) % 4:
         return False
     try:
-        standard = text.replace("-", "+").replace("_", "/")
-        base64.b64decode(standard + "=" * (-len(standard) % 4), validate=True)
+        base64.b64decode(standard_base64(text), validate=True)
     except (binascii.Error, ValueError):
         return False
     return True
+
+
+def standard_base64(text: str) -> str:
+    """Base64 of either alphabet, padded or not, in the standard one and padded."""
+    return text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
 
 
 def time(value: Any, where: str) -> Iterator[Violation]:

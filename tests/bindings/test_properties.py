@@ -119,6 +119,7 @@ def _refused(status, data):
     if "jsonrpc" in data:
         assert data["jsonrpc"] == "2.0"
         assert isinstance(error["code"], int)
+        assert error["code"] not in (-32603, -32006), data
         details = error["data"]
     else:
         assert (error["code"], isinstance(error["status"], str)) == (status, True)
@@ -126,6 +127,7 @@ def _refused(status, data):
     assert error["message"]
     assert details[0]["@type"].endswith("google.rpc.ErrorInfo")
     assert details[0]["domain"] == "a2a-protocol.org"
+    assert details[0]["reason"] != "INVALID_PARAMS" or details[1]["fieldViolations"], data
     return True
 
 

@@ -259,7 +259,18 @@ def test_bad_params(rpc, method, params, field):
 def test_params_that_can_not_be_converted(rpc, part):
     error = rpc("message/send", said("x", parts=[part])).json()["error"]
     assert error["code"] == -32602
+    assert error["data"][1]["fieldViolations"]
     assert "Error" not in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "standard"), [("-_-_8888", "+/+/8888"), ("//x", "//w="), ("aGk", "aGk="), ("-_8=", "+/8="), ("", "")]
+)
+def test_base64_of_either_alphabet_and_unpadded(rpc, given, standard):
+    """CASES 23: the SDK's conversion would leave out what is not of the standard alphabet."""
+    parts = [{"kind": "text", "text": "task completed"}, {"kind": "file", "file": {"bytes": given}}]
+    task = rpc("message/send", said("x", parts=parts)).json()["result"]
+    assert task["history"][0]["parts"][1]["file"]["bytes"] == standard
 
 
 def test_rest_shapes(site, make_agent):
