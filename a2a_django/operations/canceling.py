@@ -7,7 +7,7 @@ from functools import partial
 from a2a.types import CancelTaskRequest
 
 from a2a_django import database, doorbell, entries, event_log, snapshots
-from a2a_django.agents import dispatch, recovery
+from a2a_django.agents import dispatch
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
 from a2a_django.models import Caller, Task
@@ -24,8 +24,6 @@ def cancel_task(caller: Caller, request: CancelTaskRequest, ear: Ear) -> str | C
     """The Task, CANCELED, or what waits for it while the executor is asked; TaskNotCancelableError if it has ended."""
     ear.listen(request.id)
     task = visible_task(caller, request.id)
-    if recovery.expired(task) and recovery.recover_task(task.pk):
-        task.refresh_from_db()
     while not task.terminal:
         if task.lease and _ask(task):
             return partial(_wait, task.pk, ear)

@@ -20,18 +20,21 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 100
 def get_task(caller: Caller, request: GetTaskRequest) -> str:
     """The task as it is, as Task JSON; TaskNotFoundError."""
     length = history_length(request)
-    task = visible_task(caller, request.id)
-    if recovery.expired(task) and recovery.recover_task(task.pk):
-        task = visible_task(caller, request.id)
-    return snapshots.snapshot(task).text(length)
+    return snapshots.snapshot(visible_task(caller, request.id)).text(length)
 
 
 def visible_task(caller: Caller, task_id: str) -> Task:
-    """The task that `caller` may see; not found and not theirs are the same TaskNotFoundError."""
+    """The task that `caller` may see; not found and not theirs are the same TaskNotFoundError.
+
+    One whose process has died meanwhile is recovered first, whatever is asked of it (DESIGN 5.4).
+    """
     try:
-        return Task.objects.visible_to(caller).get(pk=task_id)
+        task = Task.objects.visible_to(caller).get(pk=task_id)
     except Task.DoesNotExist:
         raise errors.TaskNotFoundError(data={"taskId": task_id[:100]}) from None
+    if recovery.expired(task) and recovery.recover_task(task.pk):
+        task.refresh_from_db()
+    return task
 
 
 def history_length(request: GetTaskRequest | ListTasksRequest | SendMessageConfiguration) -> int | None:

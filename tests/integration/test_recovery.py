@@ -15,7 +15,7 @@ from a2a_django.agents import claims, dispatch, recovery
 from a2a_django.models import Agent, Event, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
-from tests.clients import artifact, kinds, message, state, words
+from tests.clients import Error, artifact, kinds, message, state, words
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
 
@@ -165,6 +165,15 @@ def test_a_cancel_recovers(client, abandoned):
     task, pending = abandoned("task wait:never", visible=True)
     assert state(client.cancel(task.pk)) == "CANCELED"
     assert state(pending()["task"]) == "CANCELED"
+
+
+def test_a_follow_up_recovers(client, abandoned):
+    """Its task has failed with the process that held it, and takes no more messages."""
+    task, pending = abandoned(visible=True)
+    with pytest.raises(Error) as error:
+        client.send(message("completed", taskId=task.pk))
+    assert error.value.reason == "UNSUPPORTED_OPERATION"
+    assert state(pending()["task"]) == "FAILED"
 
 
 # --- lost jobs
