@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from a2a_django import entries, snapshots
 from a2a_django.entries import Entry
-from a2a_django.models import Artifact, Event, Message, Task
+from a2a_django.models import Artifact, Message, Task
 from a2a_django.models.event import Kind
 from a2a_django.protocol import codec
 from a2a_django.protocol.states import TERMINAL, TaskState
@@ -83,18 +83,17 @@ class Batch:
     release: bool = False
     activated: Activated | None = None
     changes: dict[str, Any] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
     entries: list[tuple[int, Entry]] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
     @property
     def sequence(self) -> int:
-        return self.writer.sequence + len(self.events)
+        return self.writer.sequence + len(self.entries)
 
     @property
     def writes(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.events or self.messages or self.release)
+        return bool(self.entries or self.messages or self.release)
 
     def unfolded(self) -> list[tuple[int, Entry]] | None:
         """The new task's artifact events with this batch's, if they are few."""
@@ -152,8 +151,7 @@ def _show(batch: Batch, entry: Entry) -> None:
 
 
 def _event(batch: Batch, entry: Entry) -> int:
-    sequence, task_id = batch.sequence + 1, batch.writer.task_id
-    batch.events.append(Event(task_id=task_id, sequence=sequence, kind=entry.kind, state=entry.state, body=entry.text))
+    sequence = batch.sequence + 1
     batch.entries.append((sequence, entry))
     return sequence
 

@@ -88,14 +88,22 @@ class Gathered(Generic[T]):
         """Returns when `work` has seen `item`; who gives up before takes nothing from the others."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
+        self._ask(item, (loop, done))
+        await done
+
+    def add(self, item: T) -> None:
+        """Has `work` see `item`, too, and nobody waits for it; from any thread."""
+        self._ask(item)
+
+    def _ask(self, item: T, *waiting: "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]") -> None:
         with self._lock:
             begins, coming = self._next is None, self._next or _Round()
             coming.items.append(item)
-            coming.waiting.setdefault(loop, []).append(done)
+            for loop, done in waiting:
+                coming.waiting.setdefault(loop, []).append(done)
             if begins:
                 self._next = coming
                 self._pool.submit(self._run).add_done_callback(partial(self._end, coming))
-        await done
 
     def _run(self) -> None:
         with self._lock:

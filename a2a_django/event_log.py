@@ -2,23 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
-from operator import or_
+from functools import cache, partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from a2a_django import batches, doorbell, snapshots, statements
+from a2a_django import batches, chunks, doorbell, snapshots, statements
 from a2a_django.batches import Batch, End, Writer
 from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Task, Turn
 from a2a_django.models.turn import TurnState
 from a2a_django.protocol import codec
-from a2a_django.statements import Update
-
-STEPS = 8  # tasks of one UPDATE: three parameters each, see statements.FEW
+from a2a_django.statements import Insert, Update
 
 
 class FencedError(Exception):
@@ -44,10 +42,10 @@ def append(writer: Writer, said: Sequence[Entry], *, end: End | None = None, rel
 def _append(writer: Writer, said: Sequence[Entry], end: End | None, *, release: bool = False) -> None:
     while True:
         batch = batches.plan(writer, said, end, release=release)
-        if not writer.unsure and (not batch.writes or _commit([batch])[0]):
+        if not writer.unsure and (not batch.writes or _commit([batch])):
             break
         task = Task.objects.filter(pk=writer.task_id).first()
-        if task is not None and _stand_in_log(batch.events):
+        if task is not None and _stands_in_log(batch):
             break  # the commit succeeded, only its answer was lost
         if task is None or task.lease != writer.lease or (task.terminal and said):
             raise FencedError
@@ -66,7 +64,7 @@ class Append:
 
 
 def append_together(appends: Sequence[Append]) -> None:
-    """Commits all `appends` in one transaction; one that is refused, or all if it fails, have one of their own.
+    """Commits all `appends` together; one that is refused, or all if that fails, are committed alone.
 
     Whoever ends a turn with it calls `fold` afterwards where `writer.unfolded` is None.
     """
@@ -77,17 +75,18 @@ def append_together(appends: Sequence[Append]) -> None:
 
 
 def _commit_group(appends: Sequence[Append]) -> set[int]:
-    """The ids of those that one transaction has written; none if it failed: whose fault that was shows alone."""
-    sure = [item for item in appends if not item.writer.unsure]
+    """The ids of those that were written together; none if that failed: whose fault it was shows alone."""
+    planned: dict[Batch, Append] = {}
     try:
-        planned = [batches.plan(item.writer, item.said, item.end) for item in sure]
-        written = _commit(planned)
+        for item in appends:
+            if not item.writer.unsure:
+                planned[batches.plan(item.writer, item.said, item.end)] = item
+        written = _commit(list(planned))
     except Exception:
         return set()
-    for batch, done in zip(planned, written, strict=True):
-        if done:
-            batches.move(batch)
-    return {id(item) for item, done in zip(sure, written, strict=True) if done}
+    for batch in written:
+        batches.move(batch)
+    return {id(planned[batch]) for batch in written}
 
 
 def _error_of(call: "partial[None]") -> Exception | None:
@@ -98,12 +97,21 @@ def _error_of(call: "partial[None]") -> Exception | None:
     return None
 
 
-def _commit(planned: Sequence[Batch]) -> list[bool]:
-    """Writes each batch whose task still is its writer's: a conditional UPDATE first, for SQLite too (DESIGN 4)."""
+def _commit(planned: Sequence[Batch]) -> set[Batch]:
+    """Writes each batch whose task still is its writer's; which those were."""
+    plain = [batch for batch in planned if chunks.only(batch)]
+    written = chunks.write(plain) | _write([batch for batch in planned if batch not in plain])
+    transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in written)))
+    return written
+
+
+def _write(planned: Sequence[Batch]) -> set[Batch]:
+    """Writes any batches in one transaction: a conditional UPDATE first, for SQLite too (DESIGN 4)."""
+    if not planned:
+        return set()
     with transaction.atomic():
-        written = _advance_all(planned)
-        mine = [batch for batch, done in zip(planned, written, strict=True) if done]
-        statements.insert([event for batch in mine for event in batch.events])
+        mine = [batch for batch in planned if _advance(batch)]
+        _EVENTS.run([row for batch in mine for row in _event_rows(batch)])
         statements.insert([message for batch in mine for message in batch.messages])
         statements.insert([row for batch in mine if batch.release for row in batches.artifact_rows(batch) or ()])
         for batch in mine:
@@ -111,38 +119,7 @@ def _commit(planned: Sequence[Batch]) -> list[bool]:
                 _ACTIVATE.run(batch.activated.turn_id, codec.dumps(batch.activated.uris))
             if batch.end:
                 _end_turns(batch.end, batch)
-        transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in mine)))
-    return written
-
-
-def _advance_all(planned: Sequence[Batch]) -> list[bool]:
-    """Moves the tasks' rows on; those that are one chunk of a stream further, and nothing else, in one UPDATE."""
-    steps = [batch for batch in planned if len(batch.events) == 1 and not batch.changes and not batch.release]
-    if len(steps) < 2:
-        return [_advance(batch) for batch in planned]
-    for start in range(0, len(steps), STEPS):
-        if not _step([batch.writer for batch in steps[start : start + STEPS]]):
-            raise FencedError  # which of them shows when each is on its own
-    return [batch in steps or _advance(batch) for batch in planned]
-
-
-def _step(writers: Sequence[Writer]) -> bool:
-    """Moves the rows of all these tasks on by one event."""
-    padded = statements.padded(writers)
-    row_of = ((writer.task_id, writer.lease, writer.sequence) for writer in padded)
-    return _step_together(len(padded)).run(*(value for row in row_of for value in row)) == len(writers)
-
-
-@cache
-def _step_together(size: int) -> Update[Task]:
-    """The UPDATE of tasks that get one event each."""
-
-    def build(*arguments: Any) -> Any:
-        rows = zip(*[iter(arguments)] * 3, strict=True)
-        each = (Q(pk=task_id, lease=lease, last_sequence=sequence) for task_id, lease, sequence in rows)
-        return Task.objects.live().filter(reduce(or_, each)), {"last_sequence": F("last_sequence") + 1}
-
-    return Update(Task, build, arity=3 * size)
+    return set(mine)
 
 
 def _advance(batch: Batch) -> bool:
@@ -151,7 +128,7 @@ def _advance(batch: Batch) -> bool:
     changes = {**batch.changes, "last_sequence": batch.sequence}
     if batch.release and batch.unfolded() is not None:
         changes["folded_sequence"] = batch.sequence
-    update = _update_of_mine(tuple(changes), live=bool(batch.events), release=batch.release)
+    update = _update_of_mine(tuple(changes), live=bool(batch.entries), release=batch.release)
     return bool(update.run(writer.task_id, writer.lease, writer.sequence, writer.crowded, *changes.values()))
 
 
@@ -194,12 +171,20 @@ _END_TURN = Update(
 )
 
 
-def _stand_in_log(events: Sequence[Event]) -> bool:
-    """Whether these events were written; the last tells: a batch is written whole, and may begin with a new time."""
-    if not events:
+_EVENTS = Insert(Event, "task_id", "sequence", "kind", "state", "body", "created_at")
+
+
+def _event_rows(batch: Batch) -> list[tuple[Any, ...]]:
+    task_id, now = batch.writer.task_id, timezone.now()
+    return [(task_id, sequence, said.kind.value, said.state, said.text, now) for sequence, said in batch.entries]
+
+
+def _stands_in_log(batch: Batch) -> bool:
+    """Whether its events were written; the last tells: a batch is written whole, and may begin with a new time."""
+    if not batch.entries:
         return False
-    written = Event.objects.filter(task_id=events[-1].task_id, sequence=events[-1].sequence)
-    return list(written.values_list("body", flat=True)) == [events[-1].body]
+    sequence, last = batch.entries[-1]
+    return Event.objects.filter(task_id=batch.writer.task_id, sequence=sequence, body=last.text).exists()
 
 
 # --- folding

@@ -5,7 +5,7 @@ request, event or reader; a queryset is right everywhere else.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -116,13 +116,39 @@ def padded(items: Sequence[Item]) -> list[Item]:
     return [*items, *[items[-1]] * (size - len(items))]
 
 
+class Insert:
+    """An INSERT of rows that are tuples of the values of `columns`; nothing but times is prepared for the database."""
+
+    def __init__(self, model: type[models.Model], *columns: str) -> None:
+        self._model, self._columns = model, [model._meta.get_field(name) for name in columns]
+
+    def run(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts `rows`, any number."""
+        connection = connections[router.db_for_write(self._model)]
+        into, places = _into(self._model, self._columns, connection), f"({', '.join(['%s'] * len(self._columns))})"
+        for some in _portions(rows, len(self._columns)):
+            values = [_adapted(value, connection) for row in some for value in row]
+            with connection.cursor() as cursor:
+                cursor.execute(f"{into} VALUES {', '.join([places] * len(some))}", values)
+
+
 def insert(rows: Sequence[models.Model]) -> None:
     """Inserts `rows` of one model, any number; their keys are not read back, but see `insert_one`."""
     if rows:
-        few = FEW // len(rows[0]._meta.concrete_fields)
-        size = few if len(rows) <= 8 * few else AT_ONCE
-        for start in range(0, len(rows), size):
-            _insert(rows[start : start + size])
+        for some in _portions(rows, len(rows[0]._meta.concrete_fields)):
+            _insert(some)
+
+
+def _portions(rows: Sequence[Item], columns: int) -> Iterator[Sequence[Item]]:
+    """`rows` in portions for one INSERT each: as small as psycopg remembers statements, or large ones."""
+    few = FEW // columns
+    size = few if len(rows) <= 8 * few else AT_ONCE
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _into(model: type[models.Model], fields: Sequence[Any], connection: BaseDatabaseWrapper) -> str:
+    quote = connection.ops.quote_name
+    return f"INSERT INTO {quote(model._meta.db_table)} ({', '.join(quote(field.column) for field in fields)})"
 
 
 def insert_one(row: Row) -> Row:
@@ -134,18 +160,15 @@ def insert_one(row: Row) -> Row:
 def _insert(rows: Sequence[models.Model], *, returning: bool = False) -> Any:
     model: Any = type(rows[0])
     connection = connections[router.db_for_write(model)]
-    quote, table = connection.ops.quote_name, model._meta.db_table
     fields = [field for field in model._meta.concrete_fields if not isinstance(field, models.AutoField)]
     values, parameters = _values(rows, fields, connection)
-    columns = ", ".join(quote(field.column) for field in fields)
-    sql = f"INSERT INTO {quote(table)} ({columns}) VALUES {values}"  # noqa: S608  names of our models alone
-    key = model._meta.pk.column
+    sql, key = f"{_into(model, fields, connection)} VALUES {values}", model._meta.pk.column
     returns = returning and connection.features.can_return_columns_from_insert
     with connection.cursor() as cursor:
-        cursor.execute(f"{sql} RETURNING {quote(key)}" if returns else sql, parameters)
+        cursor.execute(f"{sql} RETURNING {connection.ops.quote_name(key)}" if returns else sql, parameters)
         if returns:
             return cursor.fetchone()[0]
-        return connection.ops.last_insert_id(cursor, table, key) if returning else None
+        return connection.ops.last_insert_id(cursor, model._meta.db_table, key) if returning else None
 
 
 def _values(

@@ -15,6 +15,7 @@ from a2a_django import accidents, database, doorbell, entries
 from a2a_django.agents import claims, commits, connections, inbox, loop, registry
 from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
+from a2a_django.agents.commits import Voice
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
 from a2a_django.agents.mailbox import Mailbox
@@ -30,6 +31,7 @@ from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
+AWAY = (OperationalError, InterfaceError)  # what the ORM raises while the database is away
 REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
 NEUTRAL = "The agent could not complete the task."
 
@@ -48,7 +50,7 @@ async def run(claim: Claim) -> None:
 
 
 class _Run:
-    """One turn on its way: the executor speaks, the pump appends, the lease is watched."""
+    """One turn on its way: the executor speaks, its voice appends, the lease is watched."""
 
     def __init__(self, claim: Claim, thread: ThreadSensitiveContext) -> None:
         task = claim.current_task
@@ -62,7 +64,8 @@ class _Run:
         self.wake = asyncio.Event()
         self.home = asyncio.get_running_loop()
         self.blocking = registry.blocks(claim.executor)
-        self.speech = Speech(self.contract, self._wake_from_any_thread if self.blocking else self.wake.set)
+        self.voice = Voice(self.writer, self._take, self._has_ended, self.wake.set)
+        self.speech = Speech(self.contract, self.voice.said, self._wake_from_any_thread)
         self.mailbox = Mailbox(claim.turn_id, self.writer)
         self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
         self.activation = Activation(claim)
@@ -76,12 +79,12 @@ class _Run:
             watching = asyncio.create_task(self._watch())
             self.executing = self._start(self._execute())
             try:
-                await self._pump()
+                await self._attend()
             except FencedError:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
-                await self._append(*self._failing(error, self.speech.take()))
+                await self._append(*self._failing(error, await self._unsaid()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
@@ -110,30 +113,49 @@ class _Run:
             await self.held.news()
             self.wake.set()
 
-    # --- the pump: what was said goes to the log, in as few commits as come about
+    # --- what was said goes to the log by itself, in as few commits as come about, until something happens
 
-    async def _pump(self) -> None:
+    async def _attend(self) -> None:
         while True:
             await self.wake.wait()
             self.wake.clear()
             await self._heed()
-            over = self.executing.done() and (self.canceling is None or self.canceling.done())
-            over = over or self.speech.breach is not None
-            said = self.speech.take()
-            if over:
-                return await self._append(*self._ending(said))
-            if said:
-                await self._append(said, None)
+            if self._over():
+                return await self._append(*self._ending(await self._unsaid()))
+            if self.voice.failed is not None:
+                await self._append(await self._unsaid(), None)
+                self.voice.go_on()
+
+    def _has_ended(self) -> bool:
+        return self.executing.done()
+
+    def _over(self) -> bool:
+        ended = self.executing.done() and (self.canceling is None or self.canceling.done())
+        return ended or self.speech.breach is not None
+
+    def _take(self) -> list[Entry]:
+        self.writer.activated = self.activation.news()
+        return self.speech.take()
+
+    async def _unsaid(self) -> list[Entry]:
+        """What was said and isn't in the log, once nothing is on its way there; raises what has kept it out."""
+        while not self.voice.silence():
+            await self.wake.wait()
+            self.wake.clear()
+        failed, self.voice.failed = self.voice.failed, None
+        if failed is not None and failed.error is not None and not isinstance(failed.error, AWAY):
+            raise failed.error
+        self.writer.unsure |= failed is not None
+        return [*(failed.said if failed else ()), *self._take()]
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts."""
-        self.writer.activated = self.activation.news()
         async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
             pause = 0.05
             while True:
                 try:
                     return await commits.append(self.writer, said, end)
-                except (OperationalError, InterfaceError) as error:
+                except AWAY as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     self.writer.unsure = True
                     await asyncio.sleep(pause)

@@ -19,14 +19,15 @@ MAX_CHARACTERS = 4 * 2**20
 class Speech(EventQueue):
     """What an executor has said and the log doesn't have yet. An executor that is too fast waits in here.
 
-    The executor may run in another thread's loop than the one that takes; `wake` is called there.
+    Executors may speak in another thread than the one that takes. `said` is called where they do, when there is
+    something to take, and `broke` when they have broken the contract.
     """
 
-    def __init__(self, contract: Contract, wake: Callable[[], None]) -> None:
+    def __init__(self, contract: Contract, said: Callable[[], None], broke: Callable[[], None]) -> None:
         self.contract = contract
+        self._said, self._broke = said, broke
         self.breach: errors.InvalidAgentResponseError | None = None
         self.spoken = False
-        self._wake = wake
         self._lock = threading.Lock()
         self._entries: list[Entry] = []
         self._answer: list[Entry] = []
@@ -46,13 +47,16 @@ class Speech(EventQueue):
             entry = self.contract.entry(event)
         except errors.InvalidAgentResponseError as breach:
             self.breach = breach
-            self._wake()
+            self._broke()
             raise
         self.spoken = True
+        if entry.kind == Kind.MESSAGE:
+            self._answer.append(entry)
+            return
         with self._lock:
             self._size += len(entry.text)
-            (self._answer if entry.kind == Kind.MESSAGE else self._entries).append(entry)
-        self._wake()
+            self._entries.append(entry)
+        self._said()
 
     def _full(self) -> bool:
         return len(self._entries) >= MAX_ENTRIES or self._size >= MAX_CHARACTERS
@@ -61,7 +65,7 @@ class Speech(EventQueue):
         room = asyncio.Event()
         with self._lock:
             self._waiting.append((asyncio.get_running_loop(), room))
-        self._wake()
+        self._said()
         await room.wait()
 
     def take(self) -> list[Entry]:

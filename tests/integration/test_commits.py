@@ -158,17 +158,15 @@ def begun(begin, count):
     return writers
 
 
-def updates(queries):
-    return [query["sql"] for query in queries if query["sql"].startswith("UPDATE")]
-
-
-def test_chunks_of_many_streams_move_their_tasks_in_one_update(begin):
-    writers = begun(begin, 5)
+@pytest.mark.vendor("postgresql")
+def test_chunks_of_many_streams_take_one_statement(begin):
+    """And no more of them than psycopg remembers."""
+    writers = begun(begin, 7)
     appends = [Append(writer, [chunk(writer, "b", append=True)]) for writer in writers]
     with CaptureQueriesContext(connection) as queries:
         event_log.append_together(appends)
-    assert len(updates(queries)) == 1
-    assert [item.error for item in appends] == [None] * 5
+    assert ["moved" in query["sql"] for query in queries] == [True, True]
+    assert [item.error for item in appends] == [None] * 7
     for writer in writers:
         assert kinds(writer) == ["task", "artifactUpdate", "artifactUpdate"]
         assert writer.sequence == 3
@@ -185,14 +183,17 @@ def test_one_that_lost_its_task_does_not_keep_the_chunks_of_the_others(begin):
 
 
 def test_chunks_and_other_things_go_together(begin):
-    writers = begun(begin, 4)
+    writers = begun(begin, 5)
     said = [[chunk(writer, "b", append=True)] for writer in writers[:2]]
     said += [[chunk(writers[2], "b", append=True), chunk(writers[2], "c", append=True)], [status(writers[3])]]
+    said += [[chunk(writers[4], "%s ' \\", append=True)] * 100]
     appends = [Append(writer, one) for writer, one in zip(writers, said, strict=True)]
-    with CaptureQueriesContext(connection) as queries:
-        event_log.append_together(appends)
-    assert len(updates(queries)) == 3
-    assert [len(kinds(writer)) for writer in writers] == [3, 3, 4, 3]
+    event_log.append_together(appends)
+    assert [item.error for item in appends] == [None] * 5
+    assert [len(kinds(writer)) for writer in writers] == [3, 3, 4, 3, 102]
+    for writer, one in zip(writers, said, strict=True):
+        stored = Event.objects.after(writer.task_id, 2).values_list("kind", "state", "body")
+        assert list(stored) == [(entry.kind.value, entry.state, entry.text) for entry in one]
 
 
 def test_after_a_lost_answer_nothing_is_written_twice(begin):
@@ -295,3 +296,84 @@ class TestCommits:
         await commits.append(writer, [status(writer, TaskState.COMPLETED)], End(writer.turn.pk))
         row = await in_thread(Artifact.objects.get)
         assert row.body.count('"x"') == count
+
+    async def test_a_voice_is_heard_without_anybody_s_waiting(self, begin, voice):
+        [writer] = await in_thread(begin, 1)
+        speak, _ = voice(writer)
+        speak.now(status(writer))
+        speak.now(chunk(writer, "a"))
+        await speak.heard(lambda: writer.sequence == 3)
+        assert await in_thread(kinds, writer) == ["task", "statusUpdate", "artifactUpdate"]
+
+    async def test_a_voice_falls_silent_when_its_last_words_are_written(self, begin, held, voice):
+        [writer] = await in_thread(begin, 1)
+        speak, woken = voice(writer)
+        speak.now(status(writer))
+        await asyncio.sleep(0)  # it asks for a commit, which can't begin
+        assert speak.silence()
+        held.set()
+        await asyncio.to_thread(database.commits.submit(lambda: None).result, PATIENCE)
+        assert (writer.sequence, woken.is_set()) == (0, False)
+        speak.go_on()
+        await speak.heard(lambda: writer.sequence == 2)
+
+    async def test_a_voice_that_is_speaking_can_be_waited_for(self, begin, voice, monkeypatch):
+        [writer] = await in_thread(begin, 1)
+        speak, woken = voice(writer)
+        begun, go_on, together = threading.Event(), threading.Event(), event_log.append_together
+
+        def slowly(appends):
+            begun.set()
+            go_on.wait(PATIENCE)
+            together(appends)
+
+        monkeypatch.setattr(event_log, "append_together", slowly)
+        speak.now(status(writer))
+        await asyncio.to_thread(begun.wait, PATIENCE)
+        assert not speak.silence()
+        go_on.set()
+        await asyncio.wait_for(woken.wait(), PATIENCE)
+        assert speak.silence()
+        assert writer.sequence == 2
+
+    async def test_what_a_voice_could_not_have_written_is_kept(self, begin, voice, monkeypatch):
+        [writer] = await in_thread(begin, 1)
+        speak, woken = voice(writer)
+        with monkeypatch.context() as patch:
+            patch.setattr(event_log, "_commit", lambda planned: (_ for _ in ()).throw(OperationalError("gone")))
+            speak.now(status(writer))
+            await asyncio.wait_for(woken.wait(), PATIENCE)
+        assert isinstance(speak.failed.error, OperationalError)
+        assert [entry.kind for entry in speak.failed.said] == [Kind.STATUS]
+        speak.now(chunk(writer, "a"))
+        await asyncio.to_thread(database.commits.submit(lambda: None).result, PATIENCE)
+        assert writer.sequence == 0, "it must not speak before it is told to"
+
+
+@pytest.fixture
+def voice():
+    """voice(writer): a Voice that says what is given to `now`, and the event that its runner waits for."""
+
+    def make(writer):
+        said, woken = [], asyncio.Event()
+
+        def take():
+            taken = said[:]
+            said.clear()
+            return taken
+
+        made = commits.Voice(writer, take, lambda: False, woken.set)
+
+        def now(entry):
+            said.append(entry)
+            made.said()
+
+        async def heard(condition):
+            async with asyncio.timeout(PATIENCE):
+                while not condition():  # noqa: ASYNC110 (its runner is not told of success)
+                    await asyncio.sleep(0.01)
+
+        made.now, made.heard = now, heard
+        return made, woken
+
+    return make

@@ -10,7 +10,7 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.test.utils import CaptureQueriesContext
 
-from a2a_django import batches, doorbell, entries, event_log, snapshots, statements
+from a2a_django import batches, chunks, doorbell, entries, event_log, snapshots, statements
 from a2a_django.agents import claims
 from a2a_django.batches import End
 from a2a_django.doorbell import Ear
@@ -411,15 +411,17 @@ def test_a_writer_goes_on_behind_what_another_wrote_with_its_lease(begin):
 def lose_answer(monkeypatch):
     """lose_answer(): the next commit succeeds, but who made it is told that the connection broke."""
 
-    def lose():
-        commit = connection.commit
-
-        def broken():
+    def cut(call):
+        def broken(*arguments):
             monkeypatch.undo()
-            commit()
+            call(*arguments)
             raise OperationalError("the connection broke")
 
-        monkeypatch.setattr(connection, "commit", broken)
+        return broken
+
+    def lose():
+        monkeypatch.setattr(connection, "commit", cut(connection.commit))
+        monkeypatch.setattr(chunks, "_write", cut(chunks._write))
 
     return lose
 

@@ -12,7 +12,19 @@ import a2a_django
 
 ROOMS = [
     *("settings", "signals", "accidents", "protocol", "models", "database", "statements", "doorbell", "webhooks"),
-    *("entries", "snapshots", "batches", "event_log", "agents", "operations", "bindings", "urls", "routing", "admin"),
+    *(
+        "entries",
+        "snapshots",
+        "batches",
+        "chunks",
+        "event_log",
+        "agents",
+        "operations",
+        "bindings",
+        "urls",
+        "routing",
+        "admin",
+    ),
     *("checks", "apps", "management", "migrations", "__init__"),
 ]
 
