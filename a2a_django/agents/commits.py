@@ -1,6 +1,7 @@
 """Group commit: what the turns of a process have to append while a commit is under way is the next one (DESIGN 4)."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 
@@ -69,7 +70,8 @@ class Voice:
                 self._silent, self.failed = True, append
             wanted = self._awaited or self.failed is not None
         if wanted:
-            self._home.call_soon_threadsafe(self._wake)
+            with contextlib.suppress(RuntimeError):  # the loop has closed
+                self._home.call_soon_threadsafe(self._wake)
 
 
 def _append(asked: Sequence[Append | Voice]) -> None:
