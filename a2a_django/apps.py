@@ -14,6 +14,6 @@ class A2ADjangoConfig(AppConfig):
 
     def ready(self) -> None:
         from a2a_django import checks  # noqa: F401
-        from a2a_django.agents import dispatch, recovery  # noqa: F401  (Celery discovers only tasks.py by itself)
+        from a2a_django.agents import dispatch, recovery, retention  # noqa: F401  (Celery discovers only tasks.py by itself)
 
         autodiscover_modules("agents")

@@ -93,6 +93,14 @@ class A2ASettings:
     IDEMPOTENCY_SECONDS: float = 600
     """For so long the same message id of the same authenticated caller joins the first send; 0 never."""
 
+    # --- how long things are kept
+    TASK_RETENTION: float | None = None
+    """Seconds for which an ended task is kept, with all that is part of it; None for ever. Tenants may differ."""
+    EVENT_RETENTION: float | None = None
+    """Seconds for which the events of an ended task are kept; the task stays as it is, but no stream of it resumes."""
+    PURGE_SECONDS: float = 3600
+    """How often each process deletes what is older, besides `manage.py a2a_purge`."""
+
     # --- streams
     HEARTBEAT_SECONDS: float = 15
     """A silent stream sends a comment line this often, so that proxies keep it."""

@@ -91,6 +91,19 @@ class Select(_Statement[Row]):
         alias, names = router.db_for_write(self._model), [field.attname for field in self._model._meta.concrete_fields]
         return [self._model.from_db(alias, names, row) for row in self.rows(*arguments)]
 
+    def row(self, *arguments: Any) -> tuple[Any, ...]:
+        """The one row; DoesNotExist where it was purged meanwhile."""
+        return self._one(self.rows(*arguments))
+
+    def get(self, *arguments: Any) -> Row:
+        """The one row as an instance; DoesNotExist."""
+        return self._one(self.objects(*arguments))
+
+    def _one(self, found: Sequence[Item]) -> Item:
+        if found:
+            return found[0]
+        raise self._model.DoesNotExist  # type: ignore[attr-defined]  # the stubs know it of models alone
+
 
 class Update(_Statement[Row]):
     """An UPDATE of the rows in the first that `build` returns, with the values in the second; `run(…)` counts rows."""

@@ -15,4 +15,4 @@ class TenantAdmin(KeptByTasks):
     list_filter = ["enabled"]
     search_fields = ["slug", "name"]
     readonly_fields = ["created_at"]
-    fields = ["slug", "name", "enabled", "created_at"]
+    fields = ["slug", "name", "enabled", "task_retention", "event_retention", "created_at"]

@@ -46,7 +46,7 @@ def allowed(activated: Set[str], available: frozenset[str], who: str) -> frozens
 
 def learn(caller: Caller, turn_id: int) -> bool:
     """Has `caller.activated` name what the turn has activated; whether the turn has said anything by now."""
-    [(activated, state, start, last)] = _TURN.rows(turn_id)
+    activated, state, start, last = _TURN.row(turn_id)
     caller.activated |= frozenset(activated)
     return state in ENDED or (state == TurnState.RUNNING and last > start)
 

@@ -87,7 +87,7 @@ def claim(turn_id: int) -> Claim | None:
             return None
         found = _ASKED.rows(turn_id)
         [(task_id, user_id, request, context, activated, key, message_id, body, executor, timeout, tenant)] = found
-        [task] = TASKS.objects(task_id)
+        task = TASKS.get(task_id)
         if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
             return None

@@ -18,6 +18,12 @@ class Tenant(models.Model):
     slug = models.SlugField(max_length=64, unique=True, validators=[not_reserved])
     name = models.CharField(max_length=200)
     enabled = models.BooleanField(default=True, help_text="A tenant that is off is not found by anyone.")
+    task_retention = models.FloatField(
+        null=True, blank=True, help_text="Seconds for which ended tasks are kept; empty: as A2A['TASK_RETENTION'] says."
+    )
+    event_retention = models.FloatField(
+        null=True, blank=True, help_text="Seconds for which their events are kept; empty: A2A['EVENT_RETENTION']."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

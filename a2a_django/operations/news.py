@@ -99,7 +99,7 @@ def _has_ended(asked: _Look) -> bool:
     """Whether the turn has, or else the task."""
     if asked.turn_id is None:
         return Task.objects.filter(pk=asked.task_id, state__in=TERMINAL).exists()
-    [(state, answer, visible)] = _TURN.rows(asked.turn_id)
+    state, answer, visible = _TURN.row(asked.turn_id)
     if answer and not visible:
         raise errors.restore(answer)
     return state in ENDED

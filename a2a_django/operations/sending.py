@@ -259,7 +259,7 @@ async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> s
 
 def _look(accepted: Accepted, *, immediately: bool, now: bool) -> str | None:
     """The answer if there is one; `now` makes a hidden task visible and takes it as it is."""
-    [task] = claims.TASKS.objects(accepted.task_id)
+    task = claims.TASKS.get(accepted.task_id)
     if not (task.visible and task.terminal):
         turn = Turn.objects.select_related("task").get(pk=accepted.turn_id)
         task = turn.task

@@ -1,0 +1,176 @@
+"""Deletes what has been kept for long enough: events of settled tasks, then the tasks (A2A 13.4).
+
+Live tasks are deleted by `erase` alone; `give_up` ends them. Any number of processes may do so at once. Each
+transaction is short and begins with a write; the work is what there is to delete, once through the tasks by time.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import reduce
+from operator import or_
+from typing import Any, NamedTuple
+
+from celery import shared_task
+from django.db import IntegrityError
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
+
+from a2a_django import database, doorbell, entries, event_log
+from a2a_django.event_log import FencedError
+from a2a_django.models import Event, Task, Tenant, Turn
+from a2a_django.models.turn import ENDED
+from a2a_django.protocol.states import TERMINAL, TaskState
+from a2a_django.settings import a2a_settings
+
+AT_ONCE = 100  # tasks of one portion, and events of each that go in one transaction
+
+NEUTRAL = "Nothing was heard of this task for a long time, so it was ended."
+
+
+class Purged(NamedTuple):
+    """How much a portion has deleted."""
+
+    tasks: int
+    events: int
+
+
+class _Old(NamedTuple):
+    """A task that is old enough."""
+
+    status_timestamp: Any
+    pk: str
+    last_sequence: int
+
+
+def purge() -> Iterator[Purged]:
+    """Deletes what the retentions say, portion by portion: whole tasks, then events of those that stay."""
+    for tasks in _due("TASK_RETENTION", "task_retention"):
+        for portion in _portions(tasks):
+            yield _delete(portion)
+    for tasks in _due("EVENT_RETENTION", "event_retention"):
+        for portion in _portions(_logged(tasks)):
+            yield _delete_logs(portion)
+
+
+def due() -> Purged:
+    """What `purge` would delete now."""
+    whole, logs = _due("TASK_RETENTION", "task_retention"), _due("EVENT_RETENTION", "event_retention")
+    events = Event.objects.filter(reduce(or_, (Q(task__in=tasks) for tasks in (*whole, *logs)), Q(pk__in=())))
+    return Purged(sum(tasks.count() for tasks in whole), events.count())
+
+
+def erase(tasks: "QuerySet[Task]") -> Iterator[Purged]:
+    """Deletes `tasks` in whatever state; what still runs for them is fenced off, who waits hears that they are gone."""
+    for portion in _portions(tasks):
+        yield _delete(portion)
+
+
+def abandoned(seconds: float) -> "QuerySet[Task]":
+    """The live tasks that have waited for their client for so long."""
+    return _quiet(Task.objects.live().filter(visible=True), seconds)
+
+
+def give_up(seconds: float) -> int:
+    """Ends those tasks, FAILED; how many. Their subscribers hear of it (CASES 82)."""
+    return sum(_end(old.pk) for portion in _portions(abandoned(seconds)) for old in portion)
+
+
+# --- which
+
+
+def _due(setting: str, override: str) -> "list[QuerySet[Task]]":
+    """Settled tasks that have been kept for as long as their tenant, or else the site, wants them kept."""
+    settled = Task.objects.filter(state__in=TERMINAL)
+    own = dict(Tenant.objects.exclude(**{override: None}).values_list("pk", override))
+    due = [_quiet(settled.filter(tenant=tenant), seconds) for tenant, seconds in own.items()]
+    if (seconds := getattr(a2a_settings, setting)) is not None:
+        due.append(_quiet(settled.exclude(tenant__in=list(own)), seconds))
+    return due
+
+
+def _quiet(tasks: "QuerySet[Task]", seconds: float) -> "QuerySet[Task]":
+    """Those of which nothing was heard for so long, and long enough to join no repeated message any more.
+
+    An executor may give a status any time, so what the server has noted counts, too.
+    """
+    since = Now() - timedelta(seconds=max(seconds, a2a_settings.IDEMPOTENCY_SECONDS))
+    turns = Turn.objects.filter(task=OuterRef("pk")).exclude(state__in=ENDED, ended_at__lt=since)
+    return tasks.filter(~Exists(turns), lease="", status_timestamp__lt=since, created_at__lt=since)
+
+
+def _portions(tasks: "QuerySet[Task]") -> Iterator[list[_Old]]:
+    """The tasks, oldest first, each once."""
+    ordered = tasks.order_by("status_timestamp", "pk")
+    rest = ordered
+    while found := [_Old(*row) for row in rest.values_list(*_Old._fields)[:AT_ONCE]]:
+        yield found
+        time, pk, _ = found[-1]
+        rest = ordered.filter(Q(status_timestamp__gt=time) | Q(status_timestamp=time, pk__gt=pk))
+
+
+def _logged(tasks: "QuerySet[Task]") -> "QuerySet[Task]":
+    return tasks.filter(Exists(Event.objects.filter(task=OuterRef("pk"))))
+
+
+# --- how
+
+
+def _delete(portion: Sequence[_Old]) -> Purged:
+    ids = [old.pk for old in portion]
+    tasks = Task.objects.filter(pk__in=ids)
+    # This waits for appends that are under way. From now on no append, no claim and no reader finds its task.
+    tasks.update(visible=False, state=TaskState.CANCELED, lease="", lease_expires=None)
+    doorbell.ring(*(doorbell.CANCEL + pk for pk in ids))
+    events = _delete_events(portion)
+    try:
+        deleted = tasks.delete()[1]
+    except IntegrityError:  # what was being added to one of them at that moment is there by now
+        deleted = tasks.delete()[1]
+    doorbell.ring(*ids)
+    return Purged(deleted.get(Task._meta.label, 0), events)
+
+
+def _delete_logs(portion: Sequence[_Old]) -> Purged:
+    """The events of tasks that stay; the artifacts that they make are rows by then."""
+    behind = Task.objects.filter(pk__in=[old.pk for old in portion], folded_sequence__lt=F("last_sequence"))
+    for pk in behind.values_list("pk", flat=True):
+        event_log.fold(pk)
+    return Purged(0, _delete_events(portion))
+
+
+def _delete_events(portion: Sequence[_Old]) -> int:
+    """From the first on, so that a reader who comes back sees that the next event is not there any more."""
+    deleted = 0
+    for after in range(0, max(old.last_sequence for old in portion), AT_ONCE):
+        longer = [old.pk for old in portion if old.last_sequence > after]
+        deleted += Event.objects.filter(task__in=longer, sequence__gt=after, sequence__lte=after + AT_ONCE).delete()[0]
+    return deleted
+
+
+def _end(task_id: str) -> bool:
+    task = Task.objects.get(pk=task_id)
+    said = entries.failed(task.pk, task.context_id, f"{task.pk}-given-up", NEUTRAL)
+    try:
+        event_log.append(event_log.writer(task), [said], release=True)
+    except FencedError:  # its client has come back
+        return False
+    return True
+
+
+# --- when
+
+
+async def _purge() -> None:
+    portions = purge()
+    while await database.log.run(next, portions, None):  # the thread is others' in between
+        pass
+
+
+doorbell.duty("The purge", "PURGE_SECONDS", _purge)
+
+
+@shared_task(name="a2a_django.purge", ignore_result=True)
+def run_purge() -> None:
+    """The Celery job, for sites that want a clock of their own: `purge`."""
+    for _ in purge():
+        pass
