@@ -1,0 +1,311 @@
+"""What has been kept for long enough is deleted, and nothing else (CASES 82; A2A 13.4)."""
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.db.models.functions import Now
+from django.test.utils import CaptureQueriesContext
+
+from a2a_django import event_log
+from a2a_django.agents import claims, retention
+from a2a_django.agents.retention import Purged
+from a2a_django.models import Artifact, Event, Message, PushConfig, Task, Turn
+from a2a_django.models.turn import TurnState
+from tests.clients import Error, artifact, kinds, state
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DAY = 86_400.0
+CHILDREN = (Message, Artifact, Event, Turn, PushConfig)
+
+
+@pytest.fixture
+def binding():
+    """What is deleted is so for all of them."""
+    return "rest"
+
+
+@pytest.fixture
+def aged():
+    """aged(task id, days): the task and its turns as if all had happened so long ago."""
+
+    def age(task_id, days):
+        ago = Now() - timedelta(days=days)
+        Task.objects.filter(pk=task_id).update(status_timestamp=ago, created_at=ago)
+        Turn.objects.filter(task=task_id).update(created_at=ago, ended_at=ago)
+        return task_id
+
+    return age
+
+
+def purge():
+    done = list(retention.purge())
+    return Purged(sum(one.tasks for one in done), sum(one.events for one in done))
+
+
+def rows(task_id):
+    return [model.objects.filter(task=task_id).count() for model in CHILDREN]
+
+
+def test_every_model_of_a_task_goes_with_it():
+    assert {relation.related_model for relation in Task._meta.related_objects} == set(CHILDREN)
+
+
+def test_nothing_is_deleted_unless_asked_for(client, aged):
+    aged(client.task("task artifact:a:b completed")["id"], 10_000)
+    client.send("message:hi")
+    Task.objects.update(created_at=Now() - timedelta(days=10_000))
+    assert purge() == (0, 0)
+    assert Task.objects.count() == 2
+
+
+def test_ended_tasks_go_after_their_time(a2a, client, aged):
+    """CASES 82: with all that is theirs; others stay as they are."""
+    a2a(TASK_RETENTION=7 * DAY)
+    old = aged(client.task("task artifact:a:b completed")["id"], 8)
+    client.create_push(old, url="https://example.com/hook")
+    recent = aged(client.task("task artifact:a:b completed")["id"], 6)
+    waiting = aged(client.task("task input")["id"], 100)
+    before = rows(recent), rows(waiting)
+    assert purge() == (1, 3)
+    assert rows(old) == [0] * len(CHILDREN)
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        client.get(old)
+    assert (rows(recent), rows(waiting)) == before
+    assert purge() == (0, 0)
+
+
+def test_what_still_runs_stays(a2a, client, gate, aged, said):
+    a2a(TASK_RETENTION=0, IDEMPOTENCY_SECONDS=0)
+    task = client.task("task working wait:x completed", returnImmediately=True)["id"]
+    gate("x").reached()
+    said(task, 2)
+    aged(task, 100)
+    assert purge() == (0, 0)
+    gate("x").open()
+
+
+def test_a_status_of_long_ago_makes_no_task_old(a2a, client):
+    """Executors may give any time."""
+    a2a(TASK_RETENTION=DAY)
+    task = client.task("task completed")["id"]
+    Task.objects.update(status_timestamp=Now() - timedelta(days=1000))
+    assert purge() == (0, 0)
+    Task.objects.update(created_at=Now() - timedelta(days=1000))
+    assert purge() == (0, 0), "its turn ended just now"
+    assert state(client.get(task)) == "COMPLETED"
+
+
+def test_answers_without_a_task_stay_as_long_as_they_join_a_repeated_send(a2a, make_client, make_user, aged):
+    make_user("ann")
+    a2a(TASK_RETENTION=0, IDEMPOTENCY_SECONDS=DAY)
+    client = make_client().as_("ann")
+    client.send("message:hi")
+    hidden = aged(Task.objects.get(visible=False).pk, 0.5)
+    assert purge() == (0, 0)
+    aged(hidden, 2)
+    assert purge() == (1, 1)
+
+
+def test_a_tenant_s_own_retention_goes_before_the_site_s(a2a, client, make_tenant, aged):
+    a2a(TASK_RETENTION=7 * DAY)
+    make_tenant("short", task_retention=DAY)
+    make_tenant("long", task_retention=1000 * DAY)
+    make_tenant("plain")
+    tasks = {slug: client.within(slug).task("task completed")["id"] for slug in ("short", "long", "plain")}
+    tasks["none"] = client.task("task completed")["id"]
+    for task in tasks.values():
+        aged(task, 2)
+    purge()
+    assert not Task.objects.filter(pk=tasks["short"]).exists()
+    for task in tasks.values():
+        Task.objects.filter(pk=task).exists() and aged(task, 8)
+    purge()
+    assert list(Task.objects.values_list("pk", flat=True)) == [tasks["long"]]
+    a2a(TASK_RETENTION=None)
+    aged(tasks["long"], 1001)
+    assert purge().tasks == 1
+
+
+def test_events_go_and_the_task_stays_as_it_was(a2a, client, aged):
+    a2a(EVENT_RETENTION=DAY)
+    task = client.task("task artifact:a:b status:thinking artifact:a:c:append completed:done")["id"]
+    aged(task, 2)
+    before = client.get(task)
+    count = Event.objects.count()
+    assert purge() == (0, count)
+    assert client.get(task) == before
+    assert purge() == (0, 0)
+
+
+def test_events_that_are_no_artifacts_yet_are_folded_first(a2a, client, aged):
+    a2a(EVENT_RETENTION=DAY)
+    task = client.task("task artifact:a:b completed")["id"]
+    aged(task, 2)
+    Artifact.objects.all().delete()
+    Task.objects.update(folded_sequence=0)
+    purge()
+    assert artifact(client.get(task)) == "b"
+    assert not Event.objects.exists()
+
+
+def test_a_stream_whose_rest_is_not_kept_resumes_with_the_task(a2a, make_client, make_user, aged):
+    """Nothing is left out in silence: the Task has it all."""
+    make_user("ann")
+    client = make_client().as_("ann")
+    request = client.send_request("task artifact:a:b completed")
+    stream = client.stream(request)
+    stream.all()
+    task = Task.objects.get()
+    a2a(EVENT_RETENTION=DAY, AUTHENTICATION_CLASSES=["tests.clients.BearerName"])
+    aged(task.pk, 2)
+    purge()
+    for again in (client.subscribe(task.pk, last="2"), client.stream(request, last="2")):
+        [event] = again.all()
+        assert event["task"] == client.get(task.pk)
+        assert again.ids == [str(task.last_sequence)]
+    assert client.subscribe(task.pk, last=str(task.last_sequence)).all() == []
+
+
+def test_a_stream_whose_events_are_deleted_meanwhile_says_so(client, monkeypatch):
+    """Between one look of a slow reader and the next."""
+
+
+def test_many_tasks_and_events_go_in_portions(a2a, client, make_task, monkeypatch):
+    a2a(TASK_RETENTION=DAY)
+    monkeypatch.setattr(retention, "AT_ONCE", 3)
+    ago = Now() - timedelta(days=2)
+    for _ in range(7):
+        make_task(state="TASK_STATE_COMPLETED")
+    Task.objects.update(status_timestamp=ago, created_at=ago)
+    done = list(retention.purge())
+    assert [one.tasks for one in done] == [3, 3, 1]
+    assert not Task.objects.exists()
+
+
+def test_the_work_grows_with_the_portions_and_not_with_the_rows(a2a, client, make_task):
+    a2a(TASK_RETENTION=DAY)
+    ago = Now() - timedelta(days=2)
+
+    def statements(count):
+        for _ in range(count):
+            make_task(state="TASK_STATE_COMPLETED")
+        Task.objects.update(status_timestamp=ago, created_at=ago)
+        with CaptureQueriesContext(connection) as queries:
+            assert purge().tasks == count
+        return len(queries)
+
+    assert statements(2) == statements(40)
+
+
+# --- one person's
+
+
+def command(*arguments):
+    out = StringIO()
+    call_command("a2a_purge", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_all_tasks_of_one_person_are_deleted(make_client, make_user, gate, said):
+    """Live ones too: the executor is stopped, who waits is told, and nothing is written afterwards."""
+    ann, ben = make_user("ann"), make_user("ben")
+    client = make_client()
+    for user in ("ann", "ben"):
+        client.as_(user).task("task artifact:a:b completed")
+        client.as_(user).task("task input")
+    waits = client.as_("ann").sending("task working wait:x artifact:a:b completed")
+    gate("x").reached()
+    live = Task.objects.get(state="TASK_STATE_WORKING")
+    said(live.pk, 2)
+    stream = client.as_("ann").subscribe(live.pk)
+    assert kinds([next(stream)]) == ["task"]
+    assert "3 tasks and" in command("--user", "ann", "--dry-run")
+    assert Task.objects.count() == 5
+    assert command("--user", "ann").startswith("3 tasks and")
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        waits()
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        stream.all()
+    gate("x").open()
+    assert set(Task.objects.values_list("owner", flat=True)) == {str(ben.pk)}
+    for model in CHILDREN:
+        assert not model.objects.exclude(task__owner=str(ben.pk)).exists()
+    ann.refresh_from_db()
+
+
+def test_a_user_may_be_named_by_key_also_when_the_account_is_gone(make_client, make_user):
+    ann = make_user("ann")
+    client = make_client().as_("ann")
+    client.task("task completed")
+    key = str(ann.pk)
+    assert command("--user", key, "--dry-run").startswith("1 tasks")
+    ann.delete()
+    assert command("--user", key).startswith("1 tasks")
+    assert command("--user", "nobody").startswith("0 tasks")
+
+
+def test_a_turn_that_waits_is_not_begun_while_its_task_is_deleted(make_task, monkeypatch):
+    """Between the first statement and the last."""
+    task = make_task(state="TASK_STATE_WORKING")
+    turn = Turn.objects.create(task=task, message=task.messages.get(), state=TurnState.QUEUED)
+    delete_events = retention._delete_events
+
+    def with_a_worker(portion):
+        assert claims.claim(turn.pk) is None
+        return delete_events(portion)
+
+    monkeypatch.setattr(retention, "_delete_events", with_a_worker)
+    assert list(retention.erase(Task.objects.all())) == [(1, 2)]
+    assert not Turn.objects.exists()
+
+
+def test_what_is_added_at_the_last_moment_is_deleted_too(make_task, monkeypatch):
+    task = make_task(state="TASK_STATE_WORKING")
+    delete_events = retention._delete_events
+
+    def with_a_late_event(portion):
+        deleted = delete_events(portion)
+        Event.objects.create(task=task, sequence=3, kind="statusUpdate", body="{}")
+        return deleted
+
+    monkeypatch.setattr(retention, "_delete_events", with_a_late_event)
+    list(retention.erase(Task.objects.all()))
+    assert not Task.objects.exists()
+    assert not Event.objects.exists()
+
+
+# --- abandoned
+
+
+def test_abandoned_tasks_are_ended_on_demand(client, aged):
+    """CASES 82: those who still listen hear of it."""
+    waiting = client.task("task input")["id"]
+    stream = client.subscribe(waiting)
+    next(stream)
+    recent = client.task("task input")["id"]
+    aged(waiting, 40)
+    assert "1 abandoned tasks would be ended" in command("--abandoned", str(30 * DAY), "--dry-run")
+    assert "1 abandoned tasks ended" in command("--abandoned", str(30 * DAY))
+    assert kinds(stream.all()) == ["FAILED"]
+    assert state(client.get(waiting)) == "FAILED"
+    assert state(client.get(recent)) == "INPUT_REQUIRED"
+    assert "0 abandoned" in command("--abandoned", str(30 * DAY))
+
+
+def test_one_whose_client_comes_back_goes_on(client, aged, monkeypatch):
+    task = client.task("task input")
+    aged(task["id"], 40)
+    append = event_log.append
+
+    def after_the_client(writer, *args, **kwargs):
+        monkeypatch.undo()
+        client.follow(task, "completed")
+        append(writer, *args, **kwargs)
+
+    monkeypatch.setattr(event_log, "append", after_the_client)
+    assert retention.give_up(30 * DAY) == 0
+    assert state(client.get(task["id"])) == "COMPLETED"
