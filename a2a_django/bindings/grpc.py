@@ -138,7 +138,7 @@ def _status(code: grpc.StatusCode, message: str, details: list[dict[str, Any]]) 
 def _shorter_and_shorter(details: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     info, *rest = details
     yield details
-    violations = rest[0]["fieldViolations"] if rest else []
+    violations = rest[0].get("fieldViolations", []) if rest else []
     while len(violations) > 1:
         violations = violations[: len(violations) // 2]
         yield [info, {**rest[0], "fieldViolations": violations}]

@@ -83,14 +83,21 @@ def hand_over(handover: Handover, follow_up: FollowUp) -> HttpResponse:
     return HttpResponse(headers={"Cache-Control": "no-store", MARK: "1"})
 
 
-def answer_later(respond: Callable[[], Awaitable[HttpResponse]]) -> FollowUp:
-    """A follow-up that sends what `respond()` returns, unless the client goes away before."""
+def answer_later(respond: Callable[[], Awaitable[HttpResponse]], refuse: Callable[[], HttpResponse]) -> FollowUp:
+    """A follow-up that sends what `respond()` returns, unless the client goes away before.
+
+    A server that stops cancels it; then it sends what `refuse()` returns, at once: daphne lets nobody wait.
+    """
 
     async def follow_up(scope: Any, receive: Receive, send: Send) -> None:
         answering = asyncio.ensure_future(respond())
         leaving = asyncio.ensure_future(disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await scope["a2a_django"].send(refuse(), send)
+            raise
+        else:
             if answering.done():
                 await scope["a2a_django"].send(answering.result(), send)
         finally:

@@ -9,7 +9,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.http import HttpResponse
 
-from a2a_django import accidents
+from a2a_django import accidents, draining
 from a2a_django.bindings.handover import Handover, Send
 from a2a_django.operations import Stream
 from a2a_django.protocol import errors
@@ -43,6 +43,7 @@ class EventStream(AsyncConsumer):
 
     def __init__(self, stream: Stream, view: View) -> None:
         self.stream, self.view = stream, view
+        self.begun = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Writes and listens for the client's leaving, whichever ends first."""
@@ -50,6 +51,10 @@ class EventStream(AsyncConsumer):
         listening = asyncio.create_task(super().__call__(scope, receive, send))
         try:
             await asyncio.wait({writing, listening}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the server stops, and daphne lets nobody wait
+            writing.cancel()
+            await self.break_off(scope["a2a_django"], send)
+            raise
         finally:
             for task in (writing, listening):
                 task.cancel()
@@ -70,9 +75,17 @@ class EventStream(AsyncConsumer):
         await send(handover.start("text/event-stream", headers=HEADERS | self.view.extension_headers()))
         # Daphne keeps the headers back until there is a body, and a resumed stream may have none for a while.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
+        self.begun = True
         async for chunk in self._chunks():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    async def break_off(self, handover: Handover, send: Send) -> None:
+        """A clean end between two events: the client comes again."""
+        if self.begun:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await handover.send(self.view.handle_exception(draining.refusal()), send)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         try:

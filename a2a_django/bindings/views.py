@@ -20,7 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from a2a_django import accidents
+from a2a_django import accidents, database, draining
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
 from a2a_django.bindings import handover
@@ -112,7 +112,8 @@ class A2AView(Restating, APIView):
         headers = {}
         if isinstance(shown, errors.UnauthenticatedError):
             headers["WWW-Authenticate"] = self._challenge()
-        if wait := getattr(error, "wait", None):
+        unavailable = isinstance(shown, errors.UnavailableError)
+        if wait := getattr(error, "wait", None) or (errors.RETRY_SECONDS if unavailable else None):
             headers["Retry-After"] = str(math.ceil(wait))
         return headers
 
@@ -161,7 +162,10 @@ class A2AView(Restating, APIView):
         if isinstance(outcome, Stream):
             return handover.hand_over(self._handover(), EventStream(outcome, self))
         free, respond = handover.available(self.request._request), partial(self._respond, outcome)
-        return handover.hand_over(free, handover.answer_later(respond)) if free else async_to_sync(respond)()
+        if free is None:
+            return async_to_sync(respond)()
+        refuse = partial(self.handle_exception, draining.refusal())
+        return handover.hand_over(free, handover.answer_later(respond, refuse))
 
     def check_can_stream(self) -> None:
         """UnsupportedOperationError where nothing could carry a stream; before anything is stored."""
@@ -245,7 +249,7 @@ def as_a2a(error: Exception, what: str) -> errors.A2AError:
     if isinstance(error, UNREADABLE):
         return errors.InvalidRequestError("The request could not be read")
     log.error("%s failed: %s", what, accidents.place(error))
-    return errors.InternalError()
+    return errors.UnavailableError() if isinstance(error, database.AWAY) else errors.InternalError()
 
 
 def _of_drf(error: exceptions.APIException) -> errors.A2AError:

@@ -147,6 +147,10 @@ class Raw:
             async with aclosing(_parse(response)) as events:
                 yield events
 
+    async def post(self, path: str, payload: dict[str, Any]) -> httpx.Response:
+        """Whatever is answered."""
+        return await self.http.post(f"{self.base}/{path}", json=payload)
+
     async def send(self, text: str, *, immediately: bool = False) -> dict[str, Any]:
         """The task that a message:send answers with."""
         response = await self.http.post(f"{self.base}/message:send", json=body(text, immediately=immediately))
