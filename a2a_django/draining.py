@@ -1,4 +1,4 @@
-"""Whether this process is about to stop: then streams end, who waits comes again, and nothing new is taken in (DESIGN 4).
+"""Whether this process is about to stop: then streams end, who waits comes again, nothing new is taken in (DESIGN 4).
 
 Servers tell an application that they stop when its connections have been closed, and uvicorn and gunicorn wait for
 those. But their own signal handler knows, and can be asked without taking the signal from it. Daphne, and any server

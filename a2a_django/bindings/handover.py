@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ class Handover:
         self.follow_up: FollowUp | None = None
         self.headers: list[tuple[bytes, bytes]] = []
         self.left = False  # whether the client has gone already
+        self.arrived = time.monotonic()
 
     def listen(self, receive: Receive) -> Receive:
         """A `receive` that notes the client's leaving: servers may tell it once, and here Django hears it."""

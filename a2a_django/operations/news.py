@@ -47,7 +47,9 @@ class _Look:
         """
         own = [row for row in rows if until is None or row[0] <= until]
         end = next((place for place, (_, _, state) in enumerate(own) if state in self.ends), None)
-        self.over = end is not None or (bool(own) and until is not None and (len(own) < self.limit or own[-1][0] == until))
+        self.over = end is not None or (
+            bool(own) and until is not None and (len(own) < self.limit or own[-1][0] == until)
+        )
         self.found = [(sequence, body) for sequence, body, _ in (own if end is None else own[: end + 1])]
 
 

@@ -158,6 +158,14 @@ class Raw:
         return response.json()["task"]
 
 
+def written(web: Web, path: str, payload: dict[str, Any], **headers: str) -> bytes:
+    """A POST to the agent “script” as it goes over the wire."""
+    content = json.dumps(payload).encode()
+    lines = [f"POST /a2a/script/{path} HTTP/1.1", f"Host: 127.0.0.1:{web.port}"]
+    headers = HEADERS | {"Content-Type": "application/a2a+json", "Content-Length": str(len(content))} | headers
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode() + content
+
+
 @asynccontextmanager
 async def raw(web: Web, binding: str = "HTTP+JSON") -> AsyncIterator[Raw]:
     """A Raw client of the agent “script”, with as many connections as it wants."""

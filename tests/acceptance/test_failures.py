@@ -4,7 +4,6 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack
 
-import httpx
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, StreamResponse
 
