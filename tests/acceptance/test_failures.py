@@ -5,7 +5,7 @@ import signal
 from contextlib import AsyncExitStack
 
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, StreamResponse
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, StreamResponse
 
 from tests.acceptance.clients import (
     CANCELED,
@@ -237,3 +237,19 @@ async def test_a_web_process_stops_with_streams_and_waiting_calls(make_embedded,
         await stream(client, "work; complete", task=task.id)
         assert [event.sequence for event in await read(events)] == [seen[0] + 1, seen[0] + 2]
     assert "Traceback" not in web.log.read_text()
+
+
+async def test_gunicorn_stops_with_waiting_calls(make_embedded):
+    """It would wait for them for half a minute."""
+    site = make_embedded(STREAMING=False, LEASE_SECONDS=1, RECOVERY_SECONDS=0.5)
+    web = site.serve("gunicorn")
+    async with raw(web) as http:
+        waiting = asyncio.create_task(http.post("message:send", body("work; wait never; complete")))
+        await eventually(lambda: site.waiting("never") == 1)
+        web.kill(signal.SIGTERM)
+        response = await waiting
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert await asyncio.to_thread(web.wait, 8) == 0
+    async with connect(site.serve("gunicorn"), streaming=False) as client:
+        await client.list_tasks(ListTasksRequest())
+        await eventually(lambda: site.turns(site.tasks()[0]) == ["failed"])
