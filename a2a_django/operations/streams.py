@@ -83,9 +83,11 @@ class Stream:
                 yield found
             if over or loop.time() >= ends or draining.begun():
                 return
-            if not self.full and not await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
-                yield ()
-            found, over = await self._look()
+            if self.full or await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
+                found, over = await self._look()
+            else:  # whoever is silent asks nothing: the keeper looks for all
+                found = ()
+                yield found
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
         look = partial(news.look, self.task_id, self.after, self.turn_id, self.ends, self.limit)
