@@ -98,6 +98,8 @@ class A2ASettings:
     """A silent stream sends a comment line this often, so that proxies keep it."""
     STREAM_MAX_SECONDS: float | None = None
     """A stream is closed after this long (the client resumes with Last-Event-ID); None never."""
+    STREAM_MAX_BYTES: int | None = 64 * 2**20
+    """As STREAM_MAX_SECONDS, after so many bytes: Daphne keeps in memory what a slow reader has not read yet."""
     LOOK_SECONDS: float = 1
     """How often waiting readers look by themselves, in case a ring of the doorbell was lost."""
 
@@ -110,6 +112,8 @@ class A2ASettings:
     """Deeper JSON is refused."""
     REQUEST_THREADS: int = 4
     """Threads of this process for requests' database work; each keeps a database connection."""
+    REQUEST_WAIT_SECONDS: float | None = 10
+    """A request that had to wait longer for one of these threads gets 503: else none would be answered in time."""
     LOG_THREADS: int = 4
     """Threads of this process for the event log; each keeps a database connection."""
 

@@ -9,7 +9,6 @@ from typing import Any
 from a2a.server.agent_execution import RequestContext
 from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
-from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries
 from a2a_django.agents import claims, commits, connections, inbox, loop, registry
@@ -31,7 +30,6 @@ from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
-AWAY = (OperationalError, InterfaceError)  # what the ORM raises while the database is away
 REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
 NEUTRAL = "The agent could not complete the task."
 
@@ -143,7 +141,7 @@ class _Run:
             await self.wake.wait()
             self.wake.clear()
         failed, self.voice.failed = self.voice.failed, None
-        if failed is not None and failed.error is not None and not isinstance(failed.error, AWAY):
+        if failed is not None and failed.error is not None and not isinstance(failed.error, database.AWAY):
             raise failed.error
         self.writer.unsure |= failed is not None
         return [*(failed.said if failed else ()), *self._take()]
@@ -155,7 +153,7 @@ class _Run:
             while True:
                 try:
                     return await commits.append(self.writer, said, end)
-                except AWAY as error:
+                except database.AWAY as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     self.writer.unsure = True
                     await asyncio.sleep(pause)

@@ -6,7 +6,7 @@ from functools import partial
 
 from a2a.types import CancelTaskRequest
 
-from a2a_django import database, doorbell, entries, event_log, snapshots
+from a2a_django import database, doorbell, draining, entries, event_log, snapshots
 from a2a_django.agents import dispatch
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
@@ -58,9 +58,10 @@ async def _wait(task_id: str, ear: Ear) -> str:
     deadline = loop.time() + a2a_settings.CANCEL_TIMEOUT + GRACE
     while True:
         rung = await ear.wait(max(deadline - loop.time(), 0))
-        answer = await database.requests.run(_look, task_id, late=not rung)
+        answer = await database.patiently(partial(database.requests.run, _look, task_id, late=not rung))
         if answer is not None:
             return answer
+        draining.check()
 
 
 def _look(task_id: str, *, late: bool) -> str | None:

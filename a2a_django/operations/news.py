@@ -35,6 +35,7 @@ class _Look:
     after: int
     turn_id: int | None
     ends: Collection[str] = TERMINAL
+    limit: int = CHUNK
     found: list[Item] = field(default_factory=list)
     over: bool = False
     error: Exception | None = None
@@ -46,18 +47,20 @@ class _Look:
         """
         own = [row for row in rows if until is None or row[0] <= until]
         end = next((place for place, (_, _, state) in enumerate(own) if state in self.ends), None)
-        self.over = end is not None or (bool(own) and until is not None and (len(own) < CHUNK or own[-1][0] == until))
+        self.over = end is not None or (
+            bool(own) and until is not None and (len(own) < self.limit or own[-1][0] == until)
+        )
         self.found = [(sequence, body) for sequence, body, _ in (own if end is None else own[: end + 1])]
 
 
 async def look(
-    task_id: str, after: int, turn_id: int | None, ends: Collection[str] = TERMINAL
+    task_id: str, after: int, turn_id: int | None, ends: Collection[str], limit: int
 ) -> tuple[list[Item], bool]:
-    """The events after `after`, and whether the stream is over with them: at a state of `ends`, or with its turn.
+    """Up to `limit` events after `after`, and whether the stream is over with them: at one of `ends`, or with its turn.
 
     Raises what the turn's caller gets instead of events.
     """
-    asked = _Look(task_id, after, turn_id, ends)
+    asked = _Look(task_id, after, turn_id, ends, limit)
     await _looks.run(asked)
     if asked.error is not None:
         raise asked.error
@@ -91,7 +94,7 @@ def _look_at_one(asked: _Look) -> None:
 
 
 def _read(asked: _Look) -> None:
-    rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
+    rows = _EVENTS.rows(asked.task_id, asked.after, asked.after + asked.limit, asked.turn_id or 0)
     asked.take([row[:3] for row in rows], until=rows[-1][3] if rows else None)
 
 
@@ -115,10 +118,11 @@ _TURN = Select(
 )
 _EVENTS = Select(
     Event,
-    lambda task_id, after, turn_id: (
+    lambda task_id, after, last, turn_id: (
         Event.objects.after(task_id, after)
+        .filter(sequence__lte=last)
         .annotate(until=Subquery(_ended_turns().filter(pk=turn_id).values("until")))
-        .values_list("sequence", "body", "state", "until")[:CHUNK]
+        .values_list("sequence", "body", "state", "until")
     ),
 )
 
@@ -131,10 +135,10 @@ def _look_at_many(asked: Sequence[_Look]) -> None:
     padded = statements.padded(asked)
     size = len(padded)
     until = dict(_ended(size).rows(*(one.turn_id or 0 for one in padded)))
-    ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
+    ranges = ((one.task_id, one.after, one.after + one.limit) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
-        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
+        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + one.limit]
         one.take(own, until.get(one.turn_id))
         if not one.found and (one.turn_id is None or one.turn_id in until):
             _look_at_one(one)

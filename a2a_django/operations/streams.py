@@ -4,10 +4,11 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 
-from a2a_django import database, snapshots
+from a2a_django import database, draining, snapshots
 from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
 from a2a_django.models import Caller, Task
@@ -21,6 +22,8 @@ from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
+FEW = 50  # events of a stream's first look
+CHARACTERS = 2**20  # of a later one, about: it waits in memory for as long as its reader is slow
 
 
 @dataclass
@@ -41,6 +44,8 @@ class Stream:
     ends: Collection[str] = TERMINAL
     negotiating: Caller | None = None
     begun: tuple[Sequence[Item], bool] = ((), False)
+    limit: int = FEW  # events of the next look
+    full: bool = False  # the last look took as many as it was to: there may be more
 
     async def first(self) -> None:
         """Waits for something to send, for as long as a silent stream may be; raises what keeps it from beginning."""
@@ -52,13 +57,15 @@ class Stream:
             heard = self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)
         if heard:
             self.begun = await self._look()
+        if not any(self.begun):
+            draining.check()
 
     async def _negotiate(self, caller: Caller) -> bool:
         """Whether the turn has begun to speak meanwhile: what it has activated by then is in `caller.activated`."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + a2a_settings.HEARTBEAT_SECONDS
         while not await database.log.run(activation.learn, caller, self.turn_id or 0):
-            if not await self.ear.wait(max(ends - loop.time(), 0)):
+            if not await self.ear.wait(max(ends - loop.time(), 0)) or draining.begun():
                 return False
         return True
 
@@ -74,17 +81,22 @@ class Stream:
         while True:
             if found:
                 yield found
-            if over or loop.time() >= ends:
+            if over or loop.time() >= ends or draining.begun():
                 return
-            full = len(found) == news.CHUNK
-            if not full and not await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
-                yield ()
-            found, over = await self._look()
+            if self.full or await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
+                found, over = await self._look()
+            else:  # whoever is silent asks nothing: the keeper looks for all
+                found = ()
+                yield found
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
-        found, over = await news.look(self.task_id, self.after, self.turn_id, self.ends)
+        look = partial(news.look, self.task_id, self.after, self.turn_id, self.ends, self.limit)
+        found, over = await database.patiently(look)
+        self.full = len(found) == self.limit
         if found:
             self.after = found[-1][0]
+            size = sum(len(text) for _, text in found) / len(found)
+            self.limit = max(1, min(news.CHUNK, int(CHARACTERS / size)))
         if self.history_length is not None and found and found[0][0] == 1:
             found = [(1, _shortened(found[0][1], self.history_length)), *found[1:]]
         return found, over
@@ -142,6 +154,7 @@ def _ends(caller: Caller) -> frozenset[str]:
 
 
 def _check_streaming(caller: Caller) -> None:
+    draining.check()
     if not card.streams(caller.agent):
         raise errors.UnsupportedOperationError("The agent does not stream; use SendMessage and GetTask")
 

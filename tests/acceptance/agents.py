@@ -61,6 +61,11 @@ class _Run:
             part = new_text_part(f"{self.count} ")
             await self.updater.add_artifact([part], "chunks", append=self.count > 1)
 
+    async def do_fill(self, number: str) -> None:
+        """So many chunks of the artifact `fill`, of 100,000 characters each."""
+        for count in range(int(number)):
+            await self.updater.add_artifact([new_text_part(f"{count:<100000}")], "fill", append=count > 0)
+
     async def do_dump(self, _: str) -> None:
         """What the executor was told, as an artifact."""
         known = self.context.current_task

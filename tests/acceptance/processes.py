@@ -126,6 +126,12 @@ class Process:
         return int(re.search(r"^Threads:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)[1])
 
     @property
+    def memory(self) -> float:
+        """How many MB of memory it has taken."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"^VmRSS:\s*(\d+)", status, re.MULTILINE)[1]) / 1024
+
+    @property
     def sockets(self) -> int:
         """How many sockets it has open."""
         count = 0

@@ -160,6 +160,22 @@ def test_a_read_recovers(client, abandoned):
     assert state(pending()["task"]) == "FAILED"
 
 
+def test_a_list_recovers(client, abandoned):
+    client.task("task completed")
+    task, pending = abandoned(visible=True)
+    assert [state(found) for found in client.list()["tasks"]] == ["FAILED", "COMPLETED"]
+    assert state(pending()["task"]) == "FAILED"
+
+
+def test_a_subscriber_recovers(client, abandoned, gate):
+    restartable()
+    task, pending = abandoned("task wait:a completed", visible=True)
+    stream = client.subscribe(task.pk)
+    gate("a").open()
+    assert kinds(stream.all())[-1] == "COMPLETED"
+    assert state(pending()["task"]) == "COMPLETED"
+
+
 def test_a_cancel_recovers(client, abandoned):
     restartable()
     task, pending = abandoned("task wait:never", visible=True)
