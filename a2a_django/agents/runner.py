@@ -1,26 +1,24 @@
 """Runs the executor of a claimed turn and appends what it says (DESIGN 5)."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from a2a.server.agent_execution import RequestContext
-from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries
-from a2a_django.agents import claims, commits, connections, inbox, loop, registry
+from a2a_django.agents import commits, connections, contexts, inbox, loop, registry
 from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.commits import Voice
 from a2a_django.agents.contract import Contract, breach
 from a2a_django.agents.leases import Held
 from a2a_django.agents.mailbox import Mailbox
+from a2a_django.agents.retries import Retry
 from a2a_django.agents.speech import Speech
-from a2a_django.batches import End
+from a2a_django.batches import Again, End
 from a2a_django.entries import Entry
 from a2a_django.event_log import FencedError
 from a2a_django.models import Task
@@ -40,11 +38,18 @@ class TurnTimeoutError(Exception):
     """An executor has not come to an end in time."""
 
 
-async def run(claim: Claim) -> None:
-    """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it."""
+class TurnInterruptedError(Exception):
+    """The process ends."""
+
+
+async def run(claim: Claim) -> Again | None:
+    """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it.
+
+    Returns how it is to be run again if it was queued once more.
+    """
     async with ThreadSensitiveContext() as context:
         try:
-            await _Run(claim, context).run()
+            return await _Run(claim, context).run()
         finally:
             await connections.close(context)
 
@@ -73,8 +78,9 @@ class _Run:
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
         self.rested = 0
+        self.again: Again | None = None
 
-    async def run(self) -> None:
+    async def run(self) -> Again | None:
         with self.held.listening():
             watching = asyncio.create_task(self._watch())
             self.executing = self._start(self._execute())
@@ -82,12 +88,16 @@ class _Run:
                 await self._attend()
             except FencedError:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
+            except TurnInterruptedError as error:
+                await self._stop(self.canceling, self.executing)
+                await self._append(*self._interrupted(error, await self._unsaid()))
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
                 await self._append(*self._failing(error, await self._unsaid()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
+        return self.again
 
     def _wake_from_any_thread(self) -> None:
         self.home.call_soon_threadsafe(self.wake.set)
@@ -100,7 +110,7 @@ class _Run:
 
     async def _execute(self) -> None:
         executor = registry.get(self.claim.executor)
-        context = await self._request_context()
+        context = await contexts.of_turn(self.claim)
         inbox.provide(context, self.mailbox.messages)
         await self._in_its_loop(executor.execute(context, self.speech))
 
@@ -154,7 +164,9 @@ class _Run:
             pause = 0.05
             while True:
                 try:
-                    return await commits.append(self.writer, said, end)
+                    await commits.append(self.writer, said, end)
+                    self.again = end.again if end else None
+                    return
                 except AWAY as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     self.writer.unsure = True
@@ -165,6 +177,8 @@ class _Run:
         """Looks at what the lease's watch has found."""
         if self.held.lost:
             raise FencedError
+        if self.held.interrupted:
+            raise TurnInterruptedError("The worker that ran this turn was stopped.")
         if self.held.timed_out:
             raise TurnTimeoutError(f"The turn ran longer than its agent's turn_timeout, {self.claim.timeout:g} s")
         if self.held.cancel_requested and self.canceling is None:
@@ -179,7 +193,7 @@ class _Run:
         """Asks the executor; it obeys, refuses, or is stopped (DESIGN 5.6)."""
         try:
             async with asyncio.timeout(a2a_settings.CANCEL_TIMEOUT):
-                context = await self._cancel_context()
+                context = await contexts.of_cancel(self.claim)
                 await self._in_its_loop(registry.get(self.claim.executor).cancel(context, self.speech))
         except REFUSALS:
             await database.log.run(_refuse, self.writer.task_id, self.writer.lease)
@@ -191,57 +205,58 @@ class _Run:
         self.executing.cancel()
         await asyncio.wait({self.executing}, timeout=a2a_settings.CANCEL_TIMEOUT)
 
-    async def _cancel_context(self) -> RequestContext:
-        task = await database.log.run(_current, self.writer.task_id)
-        writer = self.writer
-        return RequestContext(self.claim.call_context, task_id=writer.task_id, context_id=writer.context_id, task=task)
-
-    async def _request_context(self) -> RequestContext:
-        claim, writer = self.claim, self.writer
-        builder: Any = a2a_settings.load("REQUEST_CONTEXT_BUILDER")
-        if builder is not None:
-            builder = builder() if inspect.isclass(builder) else builder
-            built: RequestContext = await builder.build(
-                context=claim.call_context,
-                params=claim.request,
-                task_id=writer.task_id,
-                context_id=writer.context_id,
-                task=claim.current_task,
-            )
-            return built
-        return RequestContext(
-            claim.call_context,
-            claim.request,
-            task_id=writer.task_id,
-            context_id=writer.context_id,
-            task=claim.current_task,
-            related_tasks=claim.related_tasks,
-        )
-
     # --- the end
 
     def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends."""
-        error = self._failure()
-        ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
+        error, ended = self._failure(), self._ends(said)
         if self.canceled:
             return said + ([] if ended else [self._canceled()]), self._end()
         if error is None:
             return said + self.speech.answer(), self._end()
         if ended:
             return said, self._end(error)
+        if isinstance(error, Retry) and self.claim.attempt < a2a_settings.MAX_ATTEMPTS:
+            return said, self._end(error, again=Again(self._pause(error)))
         return self._failing(error, said)
+
+    def _pause(self, wish: Retry) -> float:
+        pause = wish.pause(self.claim.attempt)
+        log.info("Turn %s is run again in %g s, as its executor wishes.", self.claim.turn_id, pause)
+        return pause
+
+    def _interrupted(self, error: TurnInterruptedError, said: list[Entry]) -> tuple[list[Entry], End | None]:
+        """The last entries and how the turn ends with its process."""
+        self.canceled = self.canceling is not None
+        if self.canceled or (self.executing.done() and not self.executing.cancelled()):
+            return self._ending(said)
+        if self._ends(said):
+            return said, self._end(error)
+        if not self.claim.restartable:
+            return [*said, self._gone()], self._end(error)
+        if self.blocking or not self.executing.done():
+            return said, None  # it may go on for as long as the process; when the lease has expired it surely doesn't
+        return said, self._end(error, again=Again(0, counts=False))
+
+    def _ends(self, said: list[Entry]) -> bool:
+        """Whether the task has ended with what was said."""
+        return self.writer.terminal or any(entry.state in TERMINAL for entry in said)
 
     def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends when it has failed and the task goes with it."""
-        public = error if isinstance(error, errors.A2AError) else errors.InternalError()
+        public = _public(error)
         answer = None if self.writer.visible or said else errors.store(public)
         return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
 
-    def _end(self, error: BaseException | None = None, answer: dict[str, Any] | None = None) -> End:
+    def _end(
+        self,
+        error: BaseException | None = None,
+        answer: dict[str, Any] | None = None,
+        again: Again | None = None,
+    ) -> End:
         """The end of this turn and of those whose messages it has read."""
         report = accidents.report(error) if error else ""
-        return End(self.claim.turn_id, error is not None, report, answer, absorbed=tuple(self.mailbox.read))
+        return End(self.claim.turn_id, error is not None, report, answer, tuple(self.mailbox.read), again)
 
     def _failure(self) -> BaseException | None:
         """Why the turn failed, None if it didn't."""
@@ -251,7 +266,7 @@ class _Run:
             log.warning("Executor “%s”: %s", self.claim.executor, self.speech.breach.__notes__[0])
             return self.speech.breach
         error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
-        if error is not None and not isinstance(error, errors.A2AError):
+        if error is not None and not isinstance(error, errors.A2AError | Retry):
             log.error("Executor “%s” failed: %s", self.claim.executor, accidents.place(error))
         if error is None and not self.speech.spoken and self.claim.current_task is None:
             return breach("nothing at all was said")
@@ -260,7 +275,12 @@ class _Run:
     def _failed(self, public: errors.A2AError) -> Entry:
         meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
         text = accidents.clean(public.message) if meant else NEUTRAL
-        return entries.failed(self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed", text)
+        metadata = public.data if isinstance(public, errors.UnavailableError) else None
+        ids = (self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed")
+        return entries.failed(*ids, text, metadata)
+
+    def _gone(self) -> Entry:
+        return entries.interrupted(self.writer.task_id, self.writer.context_id, self.claim.turn_id)
 
     def _canceled(self) -> Entry:
         return entries.status(self.writer.task_id, self.writer.context_id, TaskState.CANCELED)
@@ -274,10 +294,14 @@ class _Run:
             await asyncio.wait(running, timeout=a2a_settings.CANCEL_TIMEOUT)
 
 
+def _public(error: BaseException) -> errors.A2AError:
+    """What the client is told of `error`."""
+    if isinstance(error, Retry):
+        reason = accidents.clean(error.reason)
+        return errors.UnavailableError(reason or NEUTRAL, {"retryable": True, "reason": reason})
+    return error if isinstance(error, errors.A2AError) else errors.InternalError()
+
+
 def _refuse(task_id: str, lease: str) -> None:
     Task.objects.filter(pk=task_id, lease=lease).update(cancel=Cancel.REFUSED)
     doorbell.ring(task_id)
-
-
-def _current(task_id: str) -> ProtoTask:
-    return claims.current_task(Task.objects.get(pk=task_id))
