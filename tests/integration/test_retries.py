@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from celery import Celery, current_app
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -92,12 +91,9 @@ def test_what_recovery_has_tried_counts(client, a2a, gate, eventually):
 
 
 @pytest.fixture
-def jobs():
-    """jobs(): the jobs that were sent since the last call, as (turn, when it is to be run); a broker in memory."""
-    before = current_app._get_current_object()
-    app = Celery("jobs", broker="memory://", set_as_current=False)
-    app.set_default(), app.set_current()
-    with app.connection_for_read() as connection, connection.SimpleQueue("celery") as queue:
+def jobs(celery_app):
+    """jobs(): the jobs that were sent since the last call, as (turn, when it is to be run)."""
+    with celery_app().connection_for_read() as connection, connection.SimpleQueue("celery") as queue:
         queue.clear()
 
         def get():
@@ -105,7 +101,6 @@ def jobs():
             return [(job.payload[0][0], job.headers["eta"]) for job in found]
 
         yield get
-    before.set_default(), before.set_current()
 
 
 def test_a_job_for_the_time_when_it_is_due(client, a2a, jobs):
