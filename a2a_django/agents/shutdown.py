@@ -1,8 +1,7 @@
 """How a Celery worker ends: its turns get time to end in, and are then left to other workers (DESIGN 5.2).
 
-Celery tells of its warm shutdown (SIGTERM, or the first SIGINT) in the main process and from within a signal handler,
-where no lock may be taken, and tells the children of a prefork pool nothing. So each process that runs jobs watches the
-end of a pipe, which it has from the main process.
+Celery tells of it in the main process alone, some of it from within a signal handler, where no lock may be taken. So
+each process that runs jobs watches the end of a pipe, which the children of a prefork pool have from the main process.
 """
 
 import asyncio
@@ -10,6 +9,7 @@ import logging
 import os
 from typing import Any
 
+from celery.bootsteps import StartStopStep
 from celery.signals import worker_init, worker_process_init, worker_ready, worker_shutting_down
 
 from a2a_django import doorbell
@@ -28,15 +28,26 @@ def begun() -> bool:
 
 
 @worker_init.connect
-def _prepare(**_: Any) -> None:
+def _prepare(sender: Any, **_: Any) -> None:
     global _pipe
-    _pipe = _pipe or os.pipe()
+    if a2a_settings.EXECUTION == "celery":
+        _pipe = _pipe or os.pipe()
+        sender.app.steps["worker"].add(_Last)
 
 
 @worker_shutting_down.connect
 def _tell(**_: Any) -> None:
+    """After SIGTERM or the first SIGINT, at once: a solo pool comes to no other step while a turn runs."""
     if _pipe:
         os.write(_pipe[1], b".")  # stays in there, for all to see
+
+
+class _Last(StartStopStep):
+    """Tells of an end of which no signal told: by `celery control shutdown`, or by a SIGQUIT where threads run jobs."""
+
+    def close(self, worker: Any) -> None:
+        """The first that a worker does when it ends."""
+        _tell()
 
 
 @worker_process_init.connect

@@ -132,6 +132,11 @@ class Site:
         query = "SELECT attempt, worker FROM a2a_django_turn WHERE task_id = ? ORDER BY id"
         return [(attempt, worker.rpartition(":")[2]) for attempt, worker in self.database.rows(query, task)]
 
+    def longest_turn(self) -> float:
+        """For how many seconds the oldest turn has been running, by PostgreSQL's clock."""
+        query = "SELECT EXTRACT(EPOCH FROM now() - min(started_at)) FROM a2a_django_turn WHERE state = 'running'"
+        return float(self.database.rows(query)[0][0] or 0)
+
     def turns(self, task: str) -> list[str]:
         """The states of a task's turns."""
         found = self.database.rows("SELECT state FROM a2a_django_turn WHERE task_id = ? ORDER BY id", task)
