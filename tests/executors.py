@@ -466,3 +466,14 @@ class ClingOn(Script):
         except asyncio.CancelledError:
             await stage.do_wait("cling")
             await stage.do_artifact("late:late")
+
+
+class Goodbye(Script):
+    """Has a last word when it is cancelled."""
+
+    async def execute(self, context, event_queue):
+        try:
+            await super().execute(context, event_queue)
+        except asyncio.CancelledError:
+            await Stage(context, event_queue).do_completed("goodbye")
+            raise
