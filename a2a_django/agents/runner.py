@@ -8,15 +8,15 @@ from typing import Any
 from asgiref.sync import ThreadSensitiveContext
 from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries
+from a2a_django import accidents, database, doorbell
 from a2a_django.agents import commits, connections, contexts, inbox, loop, registry
 from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.commits import Voice
-from a2a_django.agents.contract import Contract, breach
+from a2a_django.agents.contract import Contract
 from a2a_django.agents.leases import Held
 from a2a_django.agents.mailbox import Mailbox
-from a2a_django.agents.retries import Retry
+from a2a_django.agents.outcomes import Outcomes
 from a2a_django.agents.speech import Speech
 from a2a_django.batches import Again, End
 from a2a_django.entries import Entry
@@ -24,14 +24,12 @@ from a2a_django.event_log import FencedError
 from a2a_django.models import Task
 from a2a_django.models.task import Cancel
 from a2a_django.protocol import errors
-from a2a_django.protocol.states import TERMINAL, TaskState
 from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
 AWAY = (OperationalError, InterfaceError)  # what the ORM raises while the database is away
 REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
-NEUTRAL = "The agent could not complete the task."
 
 
 class TurnTimeoutError(Exception):
@@ -72,6 +70,7 @@ class _Run:
         self.voice = Voice(self.writer, self._take, self._has_ended, self.wake.set)
         self.speech = Speech(self.contract, self.voice.said, self._wake_from_any_thread)
         self.mailbox = Mailbox(claim.turn_id, self.writer)
+        self.outcomes = Outcomes(claim, self.speech, self.mailbox)
         self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
         self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
@@ -93,7 +92,7 @@ class _Run:
                 await self._append(*self._interrupted(error, await self._unsaid()))
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
-                await self._append(*self._failing(error, await self._unsaid()))
+                await self._append(*self.outcomes.failed(error, await self._unsaid()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
@@ -131,7 +130,7 @@ class _Run:
             self.wake.clear()
             await self._heed()
             if self._over():
-                return await self._append(*self._ending(await self._unsaid()))
+                return await self._append(*self._outcome(await self._unsaid()))
             if self.voice.failed is not None:
                 await self._append(await self._unsaid(), None)
                 self.voice.go_on()
@@ -207,83 +206,14 @@ class _Run:
 
     # --- the end
 
-    def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
-        """The last entries and how the turn ends."""
-        error, ended = self._failure(), self._ends(said)
-        if self.canceled:
-            return said + ([] if ended else [self._canceled()]), self._end()
-        if error is None:
-            return said + self.speech.answer(), self._end()
-        if ended:
-            return said, self._end(error)
-        if isinstance(error, Retry) and self.claim.attempt < a2a_settings.MAX_ATTEMPTS:
-            return said, self._end(error, again=Again(self._pause(error)))
-        return self._failing(error, said)
-
-    def _pause(self, wish: Retry) -> float:
-        pause = wish.pause(self.claim.attempt)
-        log.info("Turn %s is run again in %g s, as its executor wishes.", self.claim.turn_id, pause)
-        return pause
+    def _outcome(self, said: list[Entry]) -> tuple[list[Entry], End]:
+        return self.outcomes.canceled(said) if self.canceled else self.outcomes.finished(self.executing, said)
 
     def _interrupted(self, error: TurnInterruptedError, said: list[Entry]) -> tuple[list[Entry], End | None]:
-        """The last entries and how the turn ends with its process."""
         self.canceled = self.canceling is not None
         if self.canceled or (self.executing.done() and not self.executing.cancelled()):
-            return self._ending(said)
-        if self._ends(said):
-            return said, self._end(error)
-        if not self.claim.restartable:
-            return [*said, self._gone()], self._end(error)
-        if self.blocking or not self.executing.done():
-            return said, None  # it may go on for as long as the process; when the lease has expired it surely doesn't
-        return said, self._end(error, again=Again(0, counts=False))
-
-    def _ends(self, said: list[Entry]) -> bool:
-        """Whether the task has ended with what was said."""
-        return self.writer.terminal or any(entry.state in TERMINAL for entry in said)
-
-    def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
-        """The last entries and how the turn ends when it has failed and the task goes with it."""
-        public = _public(error)
-        answer = None if self.writer.visible or said else errors.store(public)
-        return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
-
-    def _end(
-        self,
-        error: BaseException | None = None,
-        answer: dict[str, Any] | None = None,
-        again: Again | None = None,
-    ) -> End:
-        """The end of this turn and of those whose messages it has read."""
-        report = accidents.report(error) if error else ""
-        return End(self.claim.turn_id, error is not None, report, answer, tuple(self.mailbox.read), again)
-
-    def _failure(self) -> BaseException | None:
-        """Why the turn failed, None if it didn't."""
-        if self.canceled:
-            return None
-        if self.speech.breach is not None:
-            log.warning("Executor “%s”: %s", self.claim.executor, self.speech.breach.__notes__[0])
-            return self.speech.breach
-        error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
-        if error is not None and not isinstance(error, errors.A2AError | Retry):
-            log.error("Executor “%s” failed: %s", self.claim.executor, accidents.place(error))
-        if error is None and not self.speech.spoken and self.claim.current_task is None:
-            return breach("nothing at all was said")
-        return error
-
-    def _failed(self, public: errors.A2AError) -> Entry:
-        meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
-        text = accidents.clean(public.message) if meant else NEUTRAL
-        metadata = public.data if isinstance(public, errors.UnavailableError) else None
-        ids = (self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed")
-        return entries.failed(*ids, text, metadata)
-
-    def _gone(self) -> Entry:
-        return entries.interrupted(self.writer.task_id, self.writer.context_id, self.claim.turn_id)
-
-    def _canceled(self) -> Entry:
-        return entries.status(self.writer.task_id, self.writer.context_id, TaskState.CANCELED)
+            return self._outcome(said)
+        return self.outcomes.interrupted(error, said, clings=self.blocking or not self.executing.done())
 
     async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
         """Cancels what still runs; an executor that clings on is left behind, unheard."""
@@ -292,14 +222,6 @@ class _Run:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=a2a_settings.CANCEL_TIMEOUT)
-
-
-def _public(error: BaseException) -> errors.A2AError:
-    """What the client is told of `error`."""
-    if isinstance(error, Retry):
-        reason = accidents.clean(error.reason)
-        return errors.UnavailableError(reason or NEUTRAL, {"retryable": True, "reason": reason})
-    return error if isinstance(error, errors.A2AError) else errors.InternalError()
 
 
 def _refuse(task_id: str, lease: str) -> None:
