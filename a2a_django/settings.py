@@ -84,6 +84,11 @@ class A2ASettings:
     """How often a turn of a restartable agent is tried before its task fails."""
     REDISPATCH_SECONDS: float = 60
     """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
+    SHUTDOWN_SECONDS: float = 20
+    """How long a Celery worker that is stopped lets its turns run on; then others run them again, or they fail.
+
+    Whoever stops it must wait for this and CANCEL_TIMEOUT before it is killed.
+    """
     CANCEL_TIMEOUT: float = 5
     """Seconds an executor has to obey a cancel before the task is ended without it."""
     IMMEDIATE_WAIT: float = 0.5

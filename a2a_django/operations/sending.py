@@ -196,6 +196,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context, turn.activated),
+        restartable=caller.agent.restartable,
         timeout=caller.agent.turn_timeout,
         available=caller.available,
         current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,

@@ -197,13 +197,17 @@ def details(error: A2AError) -> list[dict[str, Any]]:
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": rendering(error).reason,
         "domain": DOMAIN,
-        "metadata": {str(key): str(value) for key, value in data.items()},
+        "metadata": {str(key): _text(value) for key, value in data.items()},
     }
     if isinstance(error, UnavailableError):
         return [info, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{RETRY_SECONDS}s"}]
     if not violations:
         return [info]
     return [info, {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def rest_body(error: A2AError) -> dict[str, Any]:
@@ -231,7 +235,7 @@ def _plain(data: Any) -> Any:
         return {accidents.clean(key): _plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [_plain(value) for value in data]
-    return data if data is None else accidents.clean(data)
+    return data if data is None or isinstance(data, bool) else accidents.clean(data)
 
 
 def restore(stored: dict[str, Any]) -> A2AError:

@@ -12,6 +12,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Role, TaskState
 
+from a2a_django import Retry
 from example_project.support.models import Ticket
 
 GATES = "ACCEPTANCE_GATES"
@@ -93,6 +94,11 @@ class _Run:
     async def do_say(self, words: str) -> None:
         """One Message, no task."""
         await self.queue.enqueue_event(new_text_message(words, role=Role.ROLE_AGENT))
+
+    async def do_retry(self, name: str) -> None:
+        """Asks to be run again in a second, while the gate is closed."""
+        if not (Path(os.environ[GATES]) / name).exists():
+            raise Retry(after=1, reason="closed")
 
     async def do_raise(self, _: str) -> None:
         """An exception whose text no client may see."""

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from a2a_django import entries
 from a2a_django.agents import claims, dispatch, recovery
 from a2a_django.models import Agent, Event, Task, Turn
 from a2a_django.models.task import Cancel
@@ -33,7 +33,7 @@ def abandoned(client, monkeypatch):
             _until(lambda: Turn.objects.filter(state=TurnState.RUNNING).exists())
         task = Task.objects.latest("created_at")
         Turn.objects.filter(task=task).update(worker="dead:1", attempt=attempt)
-        Task.objects.filter(pk=task.pk).update(lease_expires=timezone.now() - LONG_AGO, **changes)
+        Task.objects.filter(pk=task.pk).update(lease_expires=Now() - LONG_AGO, **changes)
         return task, pending
 
     return make
@@ -69,7 +69,7 @@ def test_another_turn_fails_with_its_task(client, abandoned):
     assert recovery.recover() == 1
     answer = pending()["task"]
     assert state(answer) == "FAILED"
-    assert answer["status"]["message"]["parts"] == [{"text": recovery.NEUTRAL}]
+    assert answer["status"]["message"]["parts"] == [{"text": entries.INTERRUPTED}]
     assert client.get(task.pk) == answer
     turn = Turn.objects.get()
     assert turn.state == TurnState.FAILED
@@ -86,7 +86,7 @@ def test_attempts_are_bounded(a2a, client, abandoned):
 def test_a_turn_that_had_its_time_is_not_tried_again(abandoned):
     restartable(turn_timeout=60)
     _task, pending = abandoned()
-    Turn.objects.update(started_at=timezone.now() - LONG_AGO)
+    Turn.objects.update(started_at=Now() - LONG_AGO)
     recovery.recover()
     assert state(pending()["task"]) == "FAILED"
 
@@ -111,7 +111,7 @@ def test_a_late_worker_is_fenced_off(client, gate, eventually):
     """CASES 55: its process was only slow; what it says after the takeover is refused."""
     task = client.task("task working wait:a artifact:a:late completed", returnImmediately=True)
     gate("a").reached()
-    Task.objects.filter(pk=task["id"]).update(lease_expires=timezone.now() - LONG_AGO)
+    Task.objects.filter(pk=task["id"]).update(lease_expires=Now() - LONG_AGO)
     assert recovery.recover_task(task["id"])
     failed = client.get(task["id"])
     assert state(failed) == "FAILED"
@@ -162,7 +162,7 @@ def test_a_read_recovers(client, abandoned):
 
 def test_a_list_recovers(client, abandoned):
     client.task("task completed")
-    task, pending = abandoned(visible=True)
+    _, pending = abandoned(visible=True)
     assert [state(found) for found in client.list()["tasks"]] == ["FAILED", "COMPLETED"]
     assert state(pending()["task"]) == "FAILED"
 
@@ -195,13 +195,16 @@ def test_a_follow_up_recovers(client, abandoned):
 # --- lost jobs
 
 
+def lost_turn(task):
+    """A turn that was handed on long ago and never started."""
+    times = {"due_at": Now() - LONG_AGO, "handed_at": Now() - LONG_AGO}
+    return Turn.objects.create(task=task, message=task.messages.get(), request="{}", **times)
+
+
 def test_a_lost_job_is_handed_on_again(client, make_task):
     """CASES 54: the broker was down, or lost it."""
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    turn = Turn.objects.create(
-        task=task, message=task.messages.get(), request="{}", handed_at=timezone.now() - LONG_AGO
-    )
-    Turn.objects.update(created_at=timezone.now() - LONG_AGO)
+    turn = lost_turn(task)
     assert recovery.recover() == 1
     _until(lambda: Turn.objects.get(pk=turn.pk).state == TurnState.DONE)
 
@@ -210,31 +213,28 @@ def test_a_job_that_is_lost_again_is_handed_on_again(client, make_task, a2a, mon
     """On every database, also with a time that the database itself has written."""
     a2a(REDISPATCH_SECONDS=0)
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    Turn.objects.create(task=task, message=task.messages.get(), request="{}", handed_at=timezone.now() - LONG_AGO)
-    Turn.objects.update(created_at=timezone.now() - LONG_AGO)
+    lost_turn(task)
     handed = []
     monkeypatch.setattr(dispatch, "hand", handed.append)
     assert recovery.recover() == 1
-    Turn.objects.update(created_at=Now())  # so that no patience is left
+    Turn.objects.update(due_at=Now())  # so that no patience is left
     _until(recovery.recover)
     assert len(handed) == 2
 
 
 def test_patience_doubles(client, make_task):
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    now = timezone.now()
-    turn = Turn.objects.create(task=task, message=task.messages.get(), request="{}")
-    for created, handed, due in [(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)]:
-        times = {"created_at": now - timedelta(seconds=created), "handed_at": now - timedelta(seconds=handed)}
+    turn = lost_turn(task)
+    for due, handed, lost in [(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)]:
+        times = {"due_at": Now() - timedelta(seconds=due), "handed_at": Now() - timedelta(seconds=handed)}
         Turn.objects.filter(pk=turn.pk).update(**times)
-        assert bool(recovery._lost()) is due, (created, handed)
+        assert bool(recovery._lost()) is lost, (due, handed)
 
 
 def test_a_turn_behind_another_is_not_lost(client, make_task):
     task = make_task(Agent.objects.get(), visible=False)
     for _ in range(2):
-        Turn.objects.create(task=task, message=task.messages.get(), request="{}")
-    Turn.objects.update(handed_at=timezone.now() - LONG_AGO, created_at=timezone.now() - LONG_AGO)
+        lost_turn(task)
     assert len(recovery._lost()) == 1
 
 
@@ -284,6 +284,6 @@ def test_the_command(abandoned, capsys):
 
 @pytest.mark.parametrize("held", ["", str(uuid4())])
 def test_nothing_to_do(client, make_task, held):
-    expires = timezone.now() + LONG_AGO if held else None
+    expires = Now() + LONG_AGO if held else None
     make_task(Agent.objects.get(), lease=held, lease_expires=expires)
     assert recovery.recover() == 0
