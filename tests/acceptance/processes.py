@@ -59,9 +59,17 @@ class Process:
     ) -> None:
         self.name, self.log, self._command, self._environment, self._cwd = name, log, command, environment, cwd
         self._popen: subprocess.Popen[bytes] | None = None
+        self._ready: Callable[[Process], Any] = bool
+        self._before = 0  # bytes that an earlier one of its kind has put out
 
     def start(self, ready: Callable[["Process"], Any]) -> "Process":
         """Starts it and waits until `ready(self)`."""
+        self._ready = ready
+        return self.restart()
+
+    def restart(self) -> "Process":
+        """Starts it as it was started before, when it has ended."""
+        ready, self._before = self._ready, self.log.stat().st_size if self.log.exists() else 0
         key, value = MARK.split("=")
         environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), key: value}
         with self.log.open("ab") as output:
@@ -115,8 +123,8 @@ class Process:
         self._popen.wait(5)
 
     def said(self, pattern: str, after: int = 0) -> bool:
-        """Whether its output, from byte `after` on, has `pattern`."""
-        return bool(re.search(pattern.encode(), self.log.read_bytes()[after:]))
+        """Whether its output since it was started, from byte `after` of the log on, has `pattern`."""
+        return bool(re.search(pattern.encode(), self.log.read_bytes()[max(after, self._before) :]))
 
     # --- what it holds
 
@@ -169,9 +177,9 @@ class Redis:
         """Starts it and waits until it listens."""
         self._process.start(lambda _: answers(self.port))
 
-    def stop(self) -> None:
+    def stop(self, number: int = signal.SIGTERM) -> None:
         """Stops it; what it held is gone."""
-        self._process.stop()
+        self._process.stop(number)
 
     def command(self, *words: str) -> str:
         """The answer to a Redis command."""

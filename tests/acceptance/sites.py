@@ -60,10 +60,10 @@ class Site:
         """For processes that start from now on."""
         self._environment |= environment
 
-    def prepare(self) -> "Site":
-        """Migrates the database and makes agents and users."""
+    def prepare(self, seed: str = "tests.acceptance.seed") -> "Site":
+        """Migrates the database and makes agents and users, as the module `seed` does it."""
         done = subprocess.run(
-            python("-m", "tests.acceptance.seed"),
+            python("-m", seed),
             cwd=CHECKOUT,
             env={"PATH": os.environ["PATH"]} | self.environment("seed"),
             capture_output=True,
