@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
+from django.db import InterfaceError, OperationalError
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -65,7 +66,8 @@ class Held:
         left = self._deadline - time.monotonic()
         await self._ear.wait(left if 0 < left < float("inf") else None)
         if self._noted == self.renewed:
-            self._see(await database.log.run(_standing, self.task_id))
+            with contextlib.suppress(OperationalError, InterfaceError):  # then the next renewal tells
+                self._see(await database.log.run(_standing, self.task_id))
         self._noted = self.renewed
 
     @property
