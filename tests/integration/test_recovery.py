@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -263,6 +263,25 @@ def test_the_command(abandoned, capsys):
     _, pending = abandoned(cancel=Cancel.REQUESTED)
     call_command("a2a_recover")
     assert capsys.readouterr().out == "1 recovered\n"
+    assert state(pending()["task"]) == "CANCELED"
+
+
+def test_the_command_goes_on_when_the_database_is_back(abandoned, capsys, monkeypatch):
+    """It is the one that must not die where no other process looks."""
+    _, pending = abandoned(cancel=Cancel.REQUESTED)
+    outcomes = [OperationalError("the connection broke"), recovery.recover, KeyboardInterrupt()]
+
+    def recover():
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome()
+
+    monkeypatch.setattr(recovery, "recover", recover)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("a2a_recover", every=0)
+    shown = capsys.readouterr()
+    assert (shown.out, "OperationalError" in shown.err) == ("1 recovered\n", True)
     assert state(pending()["task"]) == "CANCELED"
 
 
