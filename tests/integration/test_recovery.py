@@ -15,6 +15,7 @@ from a2a_django.agents import claims, dispatch, recovery
 from a2a_django.models import Agent, Event, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
+from a2a_django.operations import canceling
 from tests.clients import Error, artifact, kinds, message, state, words
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
@@ -158,6 +159,19 @@ def test_a_read_recovers(client, abandoned):
     task, pending = abandoned(visible=True)
     assert state(client.get(task.pk)) == "FAILED"
     assert state(pending()["task"]) == "FAILED"
+
+
+def test_a_cancel_that_nobody_heeds_ends_the_turn(client, abandoned, a2a, monkeypatch):
+    """Its process is frozen, say, and has still got the lease: nobody else would ever end the turn."""
+    a2a(CANCEL_TIMEOUT=0.01)
+    monkeypatch.setattr(canceling, "GRACE", 0.01)
+    task, pending = abandoned(visible=True)
+    Task.objects.update(lease_expires=timezone.now() + LONG_AGO)
+    follow_up = client.sending(message("completed", taskId=task.pk))
+    _until(lambda: Turn.objects.filter(state=TurnState.QUEUED).exists())
+    assert state(client.cancel(task.pk)) == "CANCELED"
+    assert state(pending()["task"]) == state(follow_up()["task"]) == "CANCELED"
+    assert set(Turn.objects.values_list("state", flat=True)) == {TurnState.FAILED}
 
 
 def test_a_cancel_recovers(client, abandoned):
