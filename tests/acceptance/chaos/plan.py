@@ -24,7 +24,7 @@ KINDS = {
     "quick": Kind(4, "work; chunks 25; complete"),
     "long": Kind(2, "work; chunks 300; complete"),
     "slow": Kind(6, "work; drip 25; complete"),
-    "silent": Kind(4, "work; silence 3; chunks 1; complete"),
+    "silent": Kind(4, "work; silence 5; chunks 1; complete"),
     "asking": Kind(4, "work; chunks 3; ask Which one?", answer="chunks 4; complete", after=INPUT),
     "parked": Kind(2, "work; chunks 2; ask Which one?"),
     "hasty": Kind(3, "work; drip 10; ask Which one?", answer="chunks 4; complete"),
@@ -62,11 +62,11 @@ class Rate(NamedTuple):
 
 WORKERS = ("worker-1", "worker-2")
 FAULTS = {
-    "kill": Rate(6, WORKERS, (0.1, 1)),
+    "kill": Rate(7, WORKERS, (0.1, 1)),
     "kill_web": Rate(3, ("web",), (0.1, 1)),
-    "freeze": Rate(5, WORKERS, (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
+    "freeze": Rate(6, WORKERS, (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
     "restart_redis": Rate(3, ("redis",), (0, 1.5)),
-    "drop_connections": Rate(6, ("all", "web", *WORKERS)),
+    "drop_connections": Rate(10, ("all", "web", *WORKERS)),
     "duplicate_jobs": Rate(20),
     "cancel": Rate(40),
 }
