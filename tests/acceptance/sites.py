@@ -79,7 +79,7 @@ class Site:
         port, name = processes.free_port(), f"{server}-{len(self.web) + 1}"
         web = Web(name, SERVERS[server](port), self.folder / f"{name}.log", self.environment(name, **a2a))
         web.port = port
-        web.start(lambda _: processes.answers(port))
+        web.start(lambda process: process.said(f"(?i)(listening|running) .*:{port}") and processes.answers(port))
         self.stack.callback(web.stop)
         self.web.append(web)
         return web

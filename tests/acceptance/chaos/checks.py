@@ -26,7 +26,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     for conversation in evidence.conversations:
         for what in check_conversation(conversation, evidence.records, turns):
             yield Violation(what, conversation.task, conversation)
-    for cancel in evidence.cancels:
+    for cancel in (one for one in evidence.cancels if one.task in evidence.records):
         yield from (Violation(what, cancel.task) for what in check_cancel(cancel, evidence.records[cancel.task]))
 
 
@@ -74,10 +74,11 @@ def check_conversation(conversation: Conversation, records: dict[str, Record], t
     yield from conversation.wrong
     for sending in conversation.sendings:
         yield from check_sending(sending, _record_of(sending, records), turns[sending.message])
-    if conversation.task:
-        record = records[conversation.task]
-        for reading in conversation.readings:
-            yield from check_reading(reading, record, record.last_sequence)
+    record = records.get(conversation.task)
+    if record is None and conversation.task:
+        yield f"task {conversation.task} has been told of and is not there"
+    for reading in conversation.readings if record else ():
+        yield from check_reading(reading, record, record.last_sequence)
 
 
 def _record_of(sending: Sending, records: dict[str, Record]) -> Record | None:

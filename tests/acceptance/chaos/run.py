@@ -146,7 +146,7 @@ class Chaos:
         held = self.site.database.rows("SELECT id FROM a2a_django_task WHERE lease <> ''")
         going = self.site.database.rows("SELECT id FROM a2a_django_turn WHERE state IN ('queued', 'running')")
         newest = dict(self.site.database.rows("SELECT id, last_sequence FROM a2a_django_task"))
-        reading = [one for one in self.conversations if one.task and not one.all_read(newest[one.task])]
+        reading = [one for one in self.conversations if one.task in newest and not one.all_read(newest[one.task])]
         return not (held or going or reading)
 
     async def _repeat_jobs(self) -> None:
