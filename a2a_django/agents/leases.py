@@ -65,7 +65,8 @@ class Held:
         left = self._deadline - time.monotonic()
         await self._ear.wait(left if 0 < left < float("inf") else None)
         if self._noted == self.renewed:
-            self._see(await database.log.run(_standing, self.task_id))
+            with contextlib.suppress(*database.AWAY):  # then the next renewal tells
+                self._see(await database.log.run(_standing, self.task_id))
         self._noted = self.renewed
 
     @property

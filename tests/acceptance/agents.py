@@ -27,21 +27,8 @@ async def gate(name: str) -> None:
         await asyncio.sleep(0.02)
 
 
-class Script(AgentExecutor):
-    """Obeys a script like `work; chunks 5; wait door; complete`; the steps are this class's `do_` methods."""
-
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        run = _Run(context, event_queue)
-        for step in context.get_user_input().split(";"):
-            name, _, rest = step.strip().partition(" ")
-            await getattr(run, f"do_{name}")(rest)
-
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
-
-
-class _Run:
-    """One script on its way."""
+class Steps:
+    """One script on its way; the steps are the `do_` methods."""
 
     def __init__(self, context: RequestContext, event_queue: EventQueue) -> None:
         self.context, self.queue, self.count = context, event_queue, 0
@@ -107,3 +94,18 @@ class _Run:
     async def do_complete(self, _: str) -> None:
         """COMPLETED."""
         await self.updater.complete()
+
+
+class Script(AgentExecutor):
+    """Obeys a script like `work; chunks 5; wait door; complete`."""
+
+    steps: type[Steps] = Steps
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        steps = self.steps(context, event_queue)
+        for step in context.get_user_input().split(";"):
+            name, _, rest = step.strip().partition(" ")
+            await getattr(steps, f"do_{name}")(rest)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()

@@ -60,10 +60,10 @@ class Site:
         """For processes that start from now on."""
         self._environment |= environment
 
-    def prepare(self) -> "Site":
-        """Migrates the database and makes agents and users."""
+    def prepare(self, seed: str = "tests.acceptance.seed") -> "Site":
+        """Migrates the database and makes agents and users, as the module `seed` does it."""
         done = subprocess.run(
-            python("-m", "tests.acceptance.seed"),
+            python("-m", seed),
             cwd=CHECKOUT,
             env={"PATH": os.environ["PATH"]} | self.environment("seed"),
             capture_output=True,
@@ -79,7 +79,7 @@ class Site:
         port, name = processes.free_port(), f"{server}-{len(self.web) + 1}"
         web = Web(name, SERVERS[server](port), self.folder / f"{name}.log", self.environment(name, **a2a))
         web.port = port
-        web.start(lambda _: processes.answers(port))
+        web.start(lambda process: process.said(f"(?i)(listening|running) .*:{port}") and processes.answers(port))
         self.stack.callback(web.stop)
         self.web.append(web)
         return web

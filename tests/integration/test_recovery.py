@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
 
 from a2a_django import entries
@@ -15,6 +15,7 @@ from a2a_django.agents import claims, dispatch, recovery
 from a2a_django.models import Agent, Event, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
+from a2a_django.operations import canceling
 from tests.clients import Error, artifact, kinds, message, state, words
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
@@ -176,6 +177,19 @@ def test_a_subscriber_recovers(client, abandoned, gate):
     assert state(pending()["task"]) == "COMPLETED"
 
 
+def test_a_cancel_that_nobody_heeds_ends_the_turn(client, abandoned, a2a, monkeypatch):
+    """Its process is frozen, say, and has still got the lease: nobody else would ever end the turn."""
+    a2a(CANCEL_TIMEOUT=0.01)
+    monkeypatch.setattr(canceling, "GRACE", 0.01)
+    task, pending = abandoned(visible=True)
+    Task.objects.update(lease_expires=Now() + LONG_AGO)
+    follow_up = client.sending(message("completed", taskId=task.pk))
+    _until(lambda: Turn.objects.filter(state=TurnState.QUEUED).exists())
+    assert state(client.cancel(task.pk)) == "CANCELED"
+    assert state(pending()["task"]) == state(follow_up()["task"]) == "CANCELED"
+    assert set(Turn.objects.values_list("state", flat=True)) == {TurnState.FAILED}
+
+
 def test_a_cancel_recovers(client, abandoned):
     restartable()
     task, pending = abandoned("task wait:never", visible=True)
@@ -279,6 +293,25 @@ def test_the_command(abandoned, capsys):
     _, pending = abandoned(cancel=Cancel.REQUESTED)
     call_command("a2a_recover")
     assert capsys.readouterr().out == "1 recovered\n"
+    assert state(pending()["task"]) == "CANCELED"
+
+
+def test_the_command_goes_on_when_the_database_is_back(abandoned, capsys, monkeypatch):
+    """It is the one that must not die where no other process looks."""
+    _, pending = abandoned(cancel=Cancel.REQUESTED)
+    outcomes = [OperationalError("the connection broke"), recovery.recover, KeyboardInterrupt()]
+
+    def recover():
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome()
+
+    monkeypatch.setattr(recovery, "recover", recover)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("a2a_recover", every=0)
+    shown = capsys.readouterr()
+    assert (shown.out, "OperationalError" in shown.err) == ("1 recovered\n", True)
     assert state(pending()["task"]) == "CANCELED"
 
 
