@@ -2,6 +2,7 @@
 
 from a2a_django.agents.inbox import inbox
 from a2a_django.agents.registry import executor
+from a2a_django.agents.retries import Retry
 
-__all__ = ["executor", "inbox"]
+__all__ = ["Retry", "executor", "inbox"]
 __version__ = "0.1.0.dev0"

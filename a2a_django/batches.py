@@ -56,13 +56,21 @@ class Writer:
         return self
 
 
+class Again(NamedTuple):
+    """How a turn is run again: after so many seconds, and whether this attempt counts."""
+
+    after: float
+    counts: bool = True
+
+
 @dataclass(frozen=True)
 class End:
     """How a turn ends; `error` is for staff.
 
     `answer` is an error for the caller of a turn that has not spoken of its task: that stays hidden then, and the
     entries that come with it are for a task that a waiting call has made visible meanwhile. `absorbed` are later turns
-    of the task, which it has made part of itself and which end with it.
+    of the task, which it has made part of itself and which end with it. With `again` it ends unfinished: it and they
+    are queued once more.
     """
 
     turn_id: int
@@ -70,6 +78,7 @@ class End:
     error: str = ""
     answer: dict[str, Any] | None = None
     absorbed: tuple[int, ...] = ()
+    again: Again | None = None
 
 
 @dataclass(eq=False)

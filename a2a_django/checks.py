@@ -12,13 +12,17 @@ from django.core import checks
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
+from a2a_django.agents import dispatch
 from a2a_django.models import Task
 from a2a_django.settings import A2ASettings, a2a_settings
 
 HOOKS = ("CONTEXT_BUILDER", "OWNER_RESOLVER", "ID_GENERATOR", "REQUEST_CONTEXT_BUILDER", "CARD_MODIFIER")
 EXECUTIONS = ("inprocess", "celery")
 MAY_BE_ZERO = frozenset(
-    {"AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IDEMPOTENCY_SECONDS", "IMMEDIATE_WAIT"}
+    {
+        *("AGENT_CARD_MAX_AGE", "BLOCKING_TIMEOUT", "CANCEL_TIMEOUT", "IDEMPOTENCY_SECONDS", "IMMEDIATE_WAIT"),
+        "SHUTDOWN_SECONDS",
+    }
 )
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", type(None): "None"}
 
@@ -32,7 +36,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     found = [*unknown_keys(given), *wrong_types(given), *wrong_execution()]
     wrong = {message.obj for message in found}
     found += [] if "BASE_URL" in wrong else [*wrong_base_url()]
-    return [*found, *wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *any_host(), *sqlite_that_locks()]
+    found += [*wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *any_host(), *sqlite_that_locks()]
+    return found + ([*eager_jobs(), *jobs_cut_short()] if a2a_settings.EXECUTION == "celery" else [])
 
 
 def unknown_keys(given: dict[Any, Any]) -> Iterator[checks.CheckMessage]:
@@ -160,6 +165,29 @@ def deaf_readers() -> Iterator[checks.CheckMessage]:
             hint="Install channels_redis and set CHANNEL_LAYERS['default']['BACKEND'] to "
             "'channels_redis.pubsub.RedisPubSubChannelLayer'.",
             id="a2a.W002",
+        )
+
+
+def eager_jobs() -> Iterator[checks.CheckMessage]:
+    """Celery jobs that run where they are sent."""
+    if dispatch.run_turn.app.conf.task_always_eager:
+        yield checks.Warning(
+            "Celery's task_always_eager is on: each send runs its whole turn in the web process before it is answered, "
+            "streams show nothing until then, and a Retry has no pause.",
+            hint="Turn it off; A2A['EXECUTION'] = \"inprocess\" does without workers.",
+            id="a2a.W007",
+        )
+
+
+def jobs_cut_short() -> Iterator[checks.CheckMessage]:
+    """A time limit that was put on the jobs of turns; theirs is none, whatever task_time_limit says."""
+    limits = [limit for limit in (dispatch.run_turn.soft_time_limit, dispatch.run_turn.time_limit) if limit]
+    if limits and min(limits) < dispatch.NEVER:
+        yield checks.Warning(
+            f"Celery's task_annotations give {dispatch.run_turn.name} a time limit of {min(limits):g} s: a turn that "
+            "takes longer is lost with its job, and its readers wait until somebody misses it.",
+            hint="Leave this job without one; the agents' turn_timeout ends turns in good order.",
+            id="a2a.W008",
         )
 
 

@@ -13,13 +13,16 @@ from functools import cached_property, partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 
 from a2a_django.settings import a2a_settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+AWAY = (OperationalError, InterfaceError)
+"""What comes of a database that is away, restarts, or had to give one of two locks up: soon it may be well."""
 
 IDLE_SECONDS = 60.0  # a connection that rested longer is opened anew: servers and proxies drop idle ones
 
@@ -134,6 +137,20 @@ def _settle(waiting: "Sequence[asyncio.Future[None]]", error: BaseException | No
             done.set_exception(error) if error else done.set_result(None)
 
 
+async def patiently(call: Callable[[], Awaitable[R]]) -> R:
+    """What `call()` returns; while the database is away it is called again, for as long as a lease lasts."""
+    loop = asyncio.get_running_loop()
+    ends, pause = loop.time() + a2a_settings.LEASE_SECONDS, 0.05
+    while True:
+        try:
+            return await call()
+        except AWAY:
+            if loop.time() + pause > ends:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, 2)
+
+
 def keep_connections() -> None:
     """Has this thread's connections outlive the request, whatever CONN_MAX_AGE says."""
     for connection in connections.all(initialized_only=True):
@@ -141,9 +158,11 @@ def keep_connections() -> None:
 
 
 def _tidily(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    global _last_failure
     now = time.monotonic()
     for connection in connections.all(initialized_only=True):
-        if now - getattr(connection, "a2a_last_use", now) > IDLE_SECONDS:
+        last_use = getattr(connection, "a2a_last_use", now)
+        if now - last_use > IDLE_SECONDS or last_use < _last_failure:
             connection.close()
         connection.close_at = None
         connection.close_if_unusable_or_obsolete()
@@ -152,6 +171,11 @@ def _tidily(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
     finally:
         for connection in connections.all(initialized_only=True):
             connection.a2a_last_use = now  # type: ignore[attr-defined]
+            if connection.errors_occurred:
+                _last_failure = time.monotonic()
+
+
+_last_failure = 0.0  # of any thread's connection: those that rest since before are probably broken, too
 
 
 requests = Pool("a2a-request", "REQUEST_THREADS")

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 
-from a2a_django import database
+from a2a_django import database, draining
 from a2a_django.models import Task
 from a2a_django.settings import a2a_settings
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 GROUP = "a2a.doorbell"
 CANCEL = "cancel:"  # put before a task's id: its canceller rings, the runner that holds its lease listens
 REJOIN_SECONDS = 30  # the core layer forgets groups, and so does a restarted Redis
+DRAIN_SECONDS = 0.5  # within which all who wait hear that their process is about to stop
 
 
 Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
@@ -39,13 +40,13 @@ class Ear:
     """
 
     def __init__(self) -> None:
+        keeper()  # the first call of a process has it recover what others left behind, whatever it asks
         self._lock, self._rung = threading.Lock(), False
         self._waiting: Waiting | None = None
         self._keys: list[str] = []
 
     def listen(self, key: str) -> None:
         """From now on every ring for `key` is heard."""
-        keeper()
         with _lock:
             _ears.setdefault(key, weakref.WeakSet()).add(self)
             self._keys.append(key)
@@ -134,6 +135,7 @@ class Keeper:
         asyncio.set_event_loop(self.loop)
         for duty in (Duty("Looking for news", "LOOK_SECONDS", self._look), *_duties):
             self.loop.call_soon(self._start, self._repeat(duty))
+        self.loop.call_soon(self._start, self._drain())
         if _layer() is not None:
             self.loop.call_soon(self._start, self._hear())
         self.loop.run_forever()
@@ -150,6 +152,13 @@ class Keeper:
                 await duty.work()
             except Exception as error:
                 log.warning("%s failed and is tried again: %s", duty.name, type(error).__name__)
+
+    async def _drain(self) -> None:
+        """Wakes all who wait when the process is about to stop, those too that have come since."""
+        while True:
+            await asyncio.sleep(DRAIN_SECONDS)
+            if draining.begun():
+                _ring_here(_all_keys())
 
     # --- telling other processes
 
@@ -238,6 +247,11 @@ def _ring_here(keys: Iterable[str]) -> None:
     with _lock:
         ears = [ear for key in keys for ear in _ears.get(key, ())]
     _wake(ears)
+
+
+def _all_keys() -> list[str]:
+    with _lock:
+        return list(_ears)
 
 
 def _listened() -> list[str]:

@@ -9,6 +9,8 @@ from a2a_django.models.event import Kind
 from a2a_django.protocol import codec
 from a2a_django.protocol.states import TaskState
 
+INTERRUPTED = "The agent was interrupted and could not complete the task."
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -42,16 +44,23 @@ def status(task_id: str, context_id: str, state: TaskState, message: dict[str, A
     return entry(Kind.STATUS, {"taskId": task_id, "contextId": context_id, "status": content})
 
 
-def failed(task_id: str, context_id: str, message_id: str, text: str) -> Entry:
-    """The status update that ends a task FAILED, and tells the client `text`."""
-    message = {
+def failed(task_id: str, context_id: str, message_id: str, text: str, metadata: dict[str, Any] | None = None) -> Entry:
+    """The status update that ends a task FAILED, and tells the client `text` in a message with `metadata`."""
+    message: dict[str, Any] = {
         "messageId": message_id,
         "contextId": context_id,
         "taskId": task_id,
         "role": "ROLE_AGENT",
         "parts": [{"text": text}],
     }
+    if metadata:
+        message["metadata"] = metadata
     return status(task_id, context_id, TaskState.FAILED, message)
+
+
+def interrupted(task_id: str, context_id: str, turn: int | str) -> Entry:
+    """The status update that ends a task FAILED because the process that ran `turn` is gone."""
+    return failed(task_id, context_id, f"{turn}-interrupted", INTERRUPTED)
 
 
 def submitted(task_id: str, context_id: str, opening: str) -> Entry:

@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache, partial
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from a2a_django import batches, chunks, doorbell, snapshots, statements
-from a2a_django.batches import Batch, End, Writer
+from a2a_django.batches import Again, Batch, End, Writer
 from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Task, Turn
 from a2a_django.models.turn import TurnState
@@ -153,7 +154,9 @@ _ACTIVATE = Update(Turn, lambda turn_id, uris: (Turn.objects.filter(pk=turn_id),
 
 
 def _end_turns(end: End, batch: Batch) -> None:
-    """Ends the turn and those that are part of it."""
+    """Ends the turn and those that are part of it, or has them queued once more."""
+    if end.again:
+        return _queue_again(batch.writer.task_id, end.again, end.error)
     state, writer = TurnState.FAILED if end.failed else TurnState.DONE, batch.writer
     answer = codec.dumps(end.answer) if end.answer else None
     for turn_id in (end.turn_id, *end.absorbed):
@@ -169,6 +172,15 @@ _END_TURN = Update(
         {"state": state, "end_sequence": sequence, "ended_at": Now(), "error": error, "answer": answer},
     ),
 )
+
+
+def _queue_again(task_id: str, again: Again, error: str) -> None:
+    """All turns that run are this one and what is part of it."""
+    due = ExpressionWrapper(Now() + timedelta(seconds=again.after), output_field=DateTimeField())
+    changes = {"state": TurnState.QUEUED, "due_at": due, "handed_at": due, "error": error}
+    if not again.counts:
+        changes["attempt"] = F("attempt") - 1
+    Turn.objects.filter(task=task_id, state=TurnState.RUNNING).update(**changes)
 
 
 _EVENTS = Insert(Event, "task_id", "sequence", "kind", "state", "body", "created_at")

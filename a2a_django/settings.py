@@ -84,6 +84,11 @@ class A2ASettings:
     """How often a turn of a restartable agent is tried before its task fails."""
     REDISPATCH_SECONDS: float = 60
     """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
+    SHUTDOWN_SECONDS: float = 20
+    """How long a Celery worker that is stopped lets its turns run on; then others run them again, or they fail.
+
+    Whoever stops it must wait for this and CANCEL_TIMEOUT before it is killed.
+    """
     CANCEL_TIMEOUT: float = 5
     """Seconds an executor has to obey a cancel before the task is ended without it."""
     IMMEDIATE_WAIT: float = 0.5
@@ -106,6 +111,8 @@ class A2ASettings:
     """A silent stream sends a comment line this often, so that proxies keep it."""
     STREAM_MAX_SECONDS: float | None = None
     """A stream is closed after this long (the client resumes with Last-Event-ID); None never."""
+    STREAM_MAX_BYTES: int | None = 64 * 2**20
+    """As STREAM_MAX_SECONDS, after so many bytes: Daphne keeps in memory what a slow reader has not read yet."""
     LOOK_SECONDS: float = 1
     """How often waiting readers look by themselves, in case a ring of the doorbell was lost."""
 
@@ -118,6 +125,8 @@ class A2ASettings:
     """Deeper JSON is refused."""
     REQUEST_THREADS: int = 4
     """Threads of this process for requests' database work; each keeps a database connection."""
+    REQUEST_WAIT_SECONDS: float | None = 10
+    """A request that had to wait longer for one of these threads gets 503: else none would be answered in time."""
     LOG_THREADS: int = 4
     """Threads of this process for the event log; each keeps a database connection."""
 

@@ -8,11 +8,12 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import connections, models, router
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models.expressions import RawSQL
+from django.db.models.expressions import DatabaseDefault, RawSQL
 from django.db.models.sql import UpdateQuery
 
 Row = TypeVar("Row", bound=models.Model)
@@ -194,11 +195,18 @@ def _values(
         places = []
         for field in fields:
             value = field.get_db_prep_save(field.pre_save(row, add=True), connection)
-            raw = isinstance(value, RawSQL)
-            places.append(value.sql if raw else "%s")
-            parameters.extend(value.params if raw else (value,))
+            value = _default(field) if isinstance(value, DatabaseDefault) else value
+            is_raw = isinstance(value, RawSQL)
+            places.append(value.sql if is_raw else "%s")
+            parameters.extend(value.params if is_raw else (value,))
         tuples.append(f"({', '.join(places)})")
     return ", ".join(tuples), parameters
+
+
+@cache
+def _default(field: Any) -> RawSQL:
+    """What the database gives the field by default; SQLite has no word for that in an INSERT."""
+    return raw(field.db_default, field.model)
 
 
 def raw(expression: Any, model: type[models.Model]) -> RawSQL:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from asgiref.sync import SyncToAsync
+from celery import Celery, current_app
 from django.contrib.auth.models import AnonymousUser, User
 from django.db import connection, connections
 from django.utils import timezone
@@ -172,6 +173,21 @@ async def _others_end():
     if others:
         _, still = await asyncio.wait(others, timeout=PATIENCE / 2)
         assert not still, f"turns did not end with their test: {still}"
+
+
+@pytest.fixture
+def celery_app():
+    """celery_app(**conf): the site's Celery app for this test, with a broker in memory."""
+    before = current_app._get_current_object()
+
+    def make(**conf):
+        app = Celery("test", broker="memory://", set_as_current=False)
+        app.conf.update(conf)
+        app.set_default(), app.set_current()
+        return app
+
+    yield make
+    before.set_default(), before.set_current()
 
 
 # --- waiting

@@ -51,6 +51,7 @@ class Gate:
 
 
 _gates = defaultdict(Gate)
+_retries = defaultdict(int)
 
 
 def gate(name):
@@ -249,6 +250,15 @@ class Stage:
     async def do_raise(self, argument):
         raise RuntimeError(f"connection to db.internal failed: {SECRET} {argument}")
 
+    async def do_retry(self, argument):
+        """`retry:<n>:<seconds>:<reason>`: asks n times to be run again."""
+        from a2a_django import Retry
+
+        times, after, reason = argument.split(":")
+        _retries[self.context.message.message_id] += 1
+        if _retries[self.context.message.message_id] <= int(times):
+            raise Retry(after=float(after), reason=reason) from RuntimeError(SECRET)
+
     async def do_a2aerror(self, name):
         """`a2aerror:<name of the SDK's class>`"""
         raise getattr(errors, name)("The agent says no")
@@ -257,6 +267,11 @@ class Stage:
         """`stranger:task` or `stranger:context`: a status of somebody else's task or context."""
         ids = {f"{argument}_id": "not-mine"}
         await self.status(State.TASK_STATE_WORKING, **ids)
+
+    async def do_new(self, word):
+        """Another word, if the task is new: `new:artifact:a:1`."""
+        if self.context.current_task is None:
+            await self.perform(word)
 
     async def do_swallow(self, word):
         """Another word, and goes on whatever it raises: `swallow:stranger:task`."""
@@ -420,6 +435,13 @@ class CancelRaises(Script):
         raise RuntimeError(SECRET)
 
 
+class CancelRetries(Script):
+    async def cancel(self, context, event_queue):
+        from a2a_django import Retry
+
+        raise Retry(after=0)
+
+
 class CancelHangs(Script):
     async def cancel(self, context, event_queue):
         await gate("cancel").wait()
@@ -444,3 +466,14 @@ class ClingOn(Script):
         except asyncio.CancelledError:
             await stage.do_wait("cling")
             await stage.do_artifact("late:late")
+
+
+class Goodbye(Script):
+    """Has a last word when it is cancelled."""
+
+    async def execute(self, context, event_queue):
+        try:
+            await super().execute(context, event_queue)
+        except asyncio.CancelledError:
+            await Stage(context, event_queue).do_completed("goodbye")
+            raise

@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Subquery
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from a2a_django import event_log, snapshots
 from a2a_django.agents import leases
@@ -25,6 +26,8 @@ from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select, Update
+
+EARLY = timedelta(seconds=5)  # by so much a job may come before its turn is due: the clocks of workers differ
 
 
 class DjangoUser(User):
@@ -64,6 +67,8 @@ class Claim:
     writer: Writer
     request: SendMessageRequest
     call_context: ServerCallContext
+    attempt: int = 1
+    restartable: bool = False
     timeout: float | None = None  # seconds
     available: frozenset[str] = frozenset()  # the extensions that may be activated
     current_task: ProtoTask | None = None
@@ -72,7 +77,7 @@ class Claim:
 
 def running() -> dict[str, Any]:
     """The columns of a Turn that is made for this process to run at once."""
-    return {"state": TurnState.RUNNING, "worker": worker(), "started_at": timezone.now(), "attempt": 1}
+    return {"state": TurnState.RUNNING, "worker": worker(), "started_at": leases.now(), "attempt": 1}
 
 
 def worker() -> str:
@@ -85,8 +90,8 @@ def claim(turn_id: int) -> Claim | None:
     with transaction.atomic():
         if not _take_lease(a2a_settings.LEASE_SECONDS).run(turn_id, turn_id, leases.token()):
             return None
-        found = _ASKED.rows(turn_id)
-        [(task_id, user_id, request, context, activated, key, message_id, body, executor, timeout, tenant)] = found
+        task_id, user_id, attempt, request, context, activated, *more = _ASKED.row(turn_id)
+        key, message_id, body, executor, restartable, timeout, tenant = more
         task = TASKS.get(task_id)
         if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
@@ -97,6 +102,8 @@ def claim(turn_id: int) -> Claim | None:
         writer=writer(task, message_id, body),
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context, activated),
+        attempt=attempt + 1,
+        restartable=restartable,
         timeout=timeout,
         available=frozenset(context.get("available", ())),
         current_task=current_task(task, before=key) if task.visible else None,
@@ -106,17 +113,20 @@ def claim(turn_id: int) -> Claim | None:
 
 def start(turn_id: int, sequence: int) -> bool:
     """Notes that a queued turn runs here, from that event on; False if it isn't queued any more."""
-    return bool(_START.run(turn_id, sequence, worker(), timezone.now()))
+    return bool(_START.run(turn_id, sequence, worker()))
 
 
 @cache
 def _take_lease(seconds: float) -> Update[Task]:
-    """The UPDATE that takes the lease of a queued turn's task, if no one has it and no earlier turn waits."""
+    """The UPDATE that takes the lease of a queued turn's task, if no one has it and no earlier turn waits.
+
+    A second copy of a job may come in the pause that a Retry asked for, which is not over then.
+    """
 
     def build(turn_id: Any, before: Any, lease: Any) -> Any:
-        task = Turn.objects.queued().filter(pk=turn_id).values("task_id")
+        due = Turn.objects.queued().filter(pk=turn_id, due_at__lte=Now() + EARLY)
         earlier = Turn.objects.filter(task=OuterRef("pk"), pk__lt=before).exclude(state__in=ENDED)
-        free = Task.objects.live().filter(~Exists(earlier), pk=Subquery(task), lease="")
+        free = Task.objects.live().filter(~Exists(earlier), pk=Subquery(due.values("task_id")), lease="")
         return free, {"lease": lease, "lease_expires": leases.expiry()}
 
     return Update(Task, build)
@@ -130,6 +140,7 @@ _ASKED = Select(
         .values_list(
             "task_id",
             "user_id",
+            "attempt",
             "request",
             "context",
             "activated",
@@ -137,6 +148,7 @@ _ASKED = Select(
             "message__message_id",
             "message__body",
             "task__agent__executor",
+            "task__agent__restartable",
             "task__agent__turn_timeout",
             "task__tenant__slug",
         )
@@ -144,14 +156,14 @@ _ASKED = Select(
 )
 _START = Update(
     Turn,
-    lambda turn_id, sequence, by, now: (
+    lambda turn_id, sequence, by: (
         Turn.objects.queued().filter(pk=turn_id),
         {
             "state": TurnState.RUNNING,
             "attempt": F("attempt") + 1,
             "start_sequence": sequence,
             "worker": by,
-            "started_at": now,
+            "started_at": Now(),
         },
     ),
 )

@@ -2,11 +2,12 @@
 
 import logging
 import time
+from functools import partial
 
 from celery import shared_task
 
 from a2a_django import accidents, database, doorbell
-from a2a_django.agents import claims, loop, runner
+from a2a_django.agents import claims, loop, runner, shutdown
 from a2a_django.agents.claims import Claim
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import TurnState
@@ -14,10 +15,13 @@ from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
+NEVER = 10 * 365 * 86_400  # seconds; an agent's turn_timeout bounds its turns
+
 # Kombu alone would keep the request's thread for six seconds of retries, and for minutes where packets are dropped.
 IMPATIENT = {"max_retries": 1, "interval_start": 0.1, "socket_connect_timeout": 2}
 BROKER_REST = 5.0  # seconds for which a broker that failed is not asked again: an attempt takes its time
 _broker_failed = -BROKER_REST
+LONGEST_COUNTDOWN = 300.0  # seconds; a worker holds such a job unacknowledged, which brokers allow for so long
 
 
 def in_process() -> bool:
@@ -30,12 +34,14 @@ def start(claim: Claim) -> None:
     loop.submit(_perform(claim))
 
 
-def hand(turn_id: int) -> None:
-    """Has a queued turn run, here or in a Celery worker. One that can't be handed on stays queued."""
-    if in_process():
-        loop.submit(_claim_and_perform(turn_id))
+def hand(turn_id: int, pause: float = 0) -> None:
+    """Has a queued turn run after `pause`, here or in a Celery worker. One that can't be handed on stays queued."""
+    if not in_process():
+        _publish(turn_id, pause)
+    elif pause:
+        loop.later(pause, partial(hand, turn_id))
     else:
-        _publish(turn_id)
+        loop.submit(_claim_and_perform(turn_id))
 
 
 def next_turn(task_id: str) -> None:
@@ -51,36 +57,44 @@ def next_turn(task_id: str) -> None:
         doorbell.ring(task_id)
 
 
-def _publish(turn_id: int) -> None:
+def _publish(turn_id: int, pause: float) -> None:
     global _broker_failed
-    if time.monotonic() - _broker_failed < BROKER_REST:
+    if pause > LONGEST_COUNTDOWN or time.monotonic() - _broker_failed < BROKER_REST:
         return
     try:
         with run_turn.app.producer_or_acquire() as producer:
             options = producer.connection.transport_options
             producer.connection.transport_options = {**IMPATIENT, **options}
-            run_turn.apply_async((turn_id,), producer=producer, retry=False)
+            run_turn.apply_async((turn_id,), countdown=pause, producer=producer, retry=False)
     except Exception as error:  # whatever the broker's client raises: the turn is safe in the database
         _broker_failed = time.monotonic()
         log.error("The broker did not take turn %s, it stays queued: %s", turn_id, accidents.place(error))
 
 
 async def _claim_and_perform(turn_id: int) -> None:
-    claim = await database.log.run(claims.claim, turn_id)
-    if claim is not None:
-        await _perform(claim)
+    try:
+        if shutdown.begun():
+            await database.log.run(hand, turn_id)  # another worker takes it
+        elif claim := await database.log.run(claims.claim, turn_id):
+            await _perform(claim)
+    except Exception as error:  # of whose text Celery would make a line of its log
+        log.error("Turn %s stays as it is: %s", turn_id, accidents.place(error))
 
 
 async def _perform(claim: Claim) -> None:
+    again = None
     try:
-        await runner.run(claim)
+        again = await runner.run(claim)
     except Exception as error:
         log.error("Turn %s was given up: %s", claim.turn_id, accidents.place(error))
-    if claim.writer.crowded:
+    if again is not None:
+        await database.log.run(hand, claim.turn_id, again.after)
+    elif claim.writer.crowded:
         await database.log.run(next_turn, claim.writer.task_id)
 
 
-@shared_task(name="a2a_django.run_turn", ignore_result=True, acks_late=False)
+# What is named here holds whatever the site's Celery settings say.
+@shared_task(name="a2a_django.run_turn", ignore_result=True, acks_late=False, time_limit=NEVER, soft_time_limit=NEVER)
 def run_turn(turn_id: int) -> None:
     """The Celery job: runs one queued turn; a second copy of it finds nothing to claim."""
     loop.submit(_claim_and_perform(turn_id)).result()

@@ -5,14 +5,13 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from typing import Any
 from uuid import uuid4
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from a2a_django import database, doorbell, statements
 from a2a_django.models import Task
@@ -25,9 +24,10 @@ def token() -> str:
     return str(uuid4())
 
 
-def timed_out(started_at: datetime | None, timeout: float | None) -> bool:
-    """Whether a turn that started then has had its time."""
-    return started_at is not None and timeout is not None and started_at + timedelta(seconds=timeout) < timezone.now()
+@cache
+def now() -> Any:
+    """The time by the database's clock."""
+    return statements.raw(Now(), Task)
 
 
 def expiry() -> Any:
@@ -47,7 +47,7 @@ class Held:
     def __init__(self, task_id: str, lease: str, timeout: float | None = None) -> None:
         self.task_id, self.lease = task_id, lease
         self._deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        self.lost = self.cancel_requested = False
+        self.lost = self.cancel_requested = self.interrupted = False
         self.renewed = 0
         self._noted = 0
         self._ear: doorbell.Ear
@@ -65,7 +65,8 @@ class Held:
         left = self._deadline - time.monotonic()
         await self._ear.wait(left if 0 < left < float("inf") else None)
         if self._noted == self.renewed:
-            self._see(await database.log.run(_standing, self.task_id))
+            with contextlib.suppress(*database.AWAY):  # then the next renewal tells
+                self._see(await database.log.run(_standing, self.task_id))
         self._noted = self.renewed
 
     @property
@@ -77,6 +78,11 @@ class Held:
     def given_up(self) -> bool:
         """Whether the runner should have ended the turn long ago, but doesn't come to it: its loop is blocked."""
         return time.monotonic() >= self._deadline + a2a_settings.CANCEL_TIMEOUT
+
+    def interrupt(self) -> None:
+        """Has the runner give the turn up: its process ends. From any thread."""
+        self.interrupted = True
+        self._ear.ring()
 
     def was_renewed(self, standing: tuple[str, str] | None) -> None:
         """Takes note of what a renewal found; from the keeper's thread."""
@@ -96,12 +102,24 @@ def _standing(task_id: str) -> tuple[str, str] | None:
 
 _lock = threading.Lock()
 _held: dict[str, Held] = {}
+_interrupted = False
+
+
+def interrupt() -> None:
+    """Interrupts all turns of this process, those too that come."""
+    global _interrupted
+    with _lock:
+        _interrupted = True
+        for held in _held.values():
+            held.interrupt()
 
 
 @contextlib.contextmanager
 def _holding(held: Held) -> Iterator[None]:
     with _lock:
         _held[held.lease] = held
+        if _interrupted:
+            held.interrupt()
     try:
         yield
     finally:
@@ -131,8 +149,8 @@ doorbell.duty("The renewal of leases", "LEASE_SECONDS", _renew, 1 / 3)
 
 def _forget() -> None:
     """After a fork the parent holds the leases."""
-    global _lock
-    _lock = threading.Lock()
+    global _lock, _interrupted
+    _lock, _interrupted = threading.Lock(), False
     _held.clear()
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -66,6 +66,12 @@ class SharedLoop:
 def submit(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
     """Runs `work` in the shared loop, in a fresh context: nothing of the caller's request leaks into the turn."""
     return contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
+
+
+def later(seconds: float, call: Callable[[], None]) -> None:
+    """Has the shared loop call `call` after so long, if the process lives."""
+    shared = _shared_loop()
+    shared.call_soon_threadsafe(shared.call_later, seconds, call)
 
 
 def _shared_loop() -> asyncio.AbstractEventLoop:

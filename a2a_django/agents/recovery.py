@@ -10,9 +10,8 @@ from typing import Any
 
 from celery import shared_task
 from django.db import transaction
-from django.db.models import DateTimeField, Exists, ExpressionWrapper, F, OuterRef
+from django.db.models import BooleanField, DateTimeField, Exists, ExpressionWrapper, F, OuterRef, Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from a2a_django import database, doorbell, entries, event_log
 from a2a_django.agents import dispatch, leases
@@ -27,7 +26,6 @@ from a2a_django.settings import a2a_settings
 log = logging.getLogger(__name__)
 
 AT_ONCE = 200  # turns of one round: the next comes soon
-NEUTRAL = "The agent was interrupted and could not complete the task."
 
 
 def recover() -> int:
@@ -37,9 +35,8 @@ def recover() -> int:
     return sum(map(recover_task, tasks)) + sum(map(_hand_again, list(_lost()[:AT_ONCE])))
 
 
-def expired(task: Task) -> bool:
-    """Whether the process that holds `task` may have died; `recover_task` asks the database's clock."""
-    return bool(task.lease) and task.lease_expires is not None and task.lease_expires < timezone.now()
+EXPIRED = ExpressionWrapper(Q(lease_expires__lt=Now()), output_field=BooleanField())
+"""Annotates a task: whether the process that holds it may have died; `recover_task` finds out."""
 
 
 def recover_task(task_id: str) -> bool:
@@ -50,7 +47,8 @@ def recover_task(task_id: str) -> bool:
         return False
     # The old process is fenced off. If this one dies now, its lease will expire like any other.
     task = Task.objects.select_related("agent").get(pk=task_id)
-    turns = list(Turn.objects.filter(task=task, state=TurnState.RUNNING).order_by("pk"))
+    running = Turn.objects.filter(task=task, state=TurnState.RUNNING)
+    turns = list(running.annotate(age=Now() - F("started_at")).order_by("pk"))
     log.warning("Task %s was held by %s, which is gone.", task_id, ", ".join(turn.worker for turn in turns) or "nobody")
     try:
         _go_on(task, turns)
@@ -68,9 +66,13 @@ def _go_on(task: Task, turns: list[Turn]) -> None:
         _end(task, turns, TaskState.FAILED)
 
 
-def _may_try_again(task: Task, turn: Turn) -> bool:
-    tries_left = task.agent.restartable and turn.attempt < a2a_settings.MAX_ATTEMPTS
-    return tries_left and not task.terminal and not leases.timed_out(turn.started_at, task.agent.turn_timeout)
+def _may_try_again(task: Task, turn: Any) -> bool:
+    """Whether there are attempts left, and time: each attempt has the whole turn_timeout."""
+    timeout = task.agent.turn_timeout
+    had_its_time = timeout is not None and turn.age is not None and turn.age > timedelta(seconds=timeout)
+    return (
+        task.agent.restartable and turn.attempt < a2a_settings.MAX_ATTEMPTS and not task.terminal and not had_its_time
+    )
 
 
 def _requeue(task: Task, turns: list[Turn]) -> None:
@@ -79,7 +81,8 @@ def _requeue(task: Task, turns: list[Turn]) -> None:
         ours = Task.objects.filter(pk=task.pk, lease=task.lease)
         if not ours.update(lease="", lease_expires=None, crowded=crowded):
             raise FencedError
-        Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(state=TurnState.QUEUED, handed_at=Now())
+        again = {"state": TurnState.QUEUED, "due_at": Now(), "handed_at": Now()}
+        Turn.objects.filter(pk__in=[turn.pk for turn in turns]).update(**again)
         transaction.on_commit(lambda: dispatch.hand(turns[0].pk))
 
 
@@ -97,7 +100,7 @@ def _end(task: Task, turns: list[Turn], state: TaskState) -> None:
 def _status(task: Task, state: TaskState, turns: list[Turn]) -> Any:
     if state == TaskState.CANCELED:
         return entries.status(task.pk, task.context_id, state)
-    return entries.failed(task.pk, task.context_id, f"{turns[0].pk if turns else task.pk}-interrupted", NEUTRAL)
+    return entries.interrupted(task.pk, task.context_id, turns[0].pk if turns else task.pk)
 
 
 # --- lost jobs
@@ -106,7 +109,7 @@ def _status(task: Task, state: TaskState, turns: list[Turn]) -> Any:
 def _lost() -> Any:
     """The tasks of turns that could run, but nobody has started; each is waited for twice as long as before."""
     earlier = Turn.objects.filter(task=OuterRef("task"), pk__lt=OuterRef("pk")).exclude(state__in=ENDED)
-    due = ExpressionWrapper(F("handed_at") + (F("handed_at") - F("created_at")), output_field=DateTimeField())
+    due = ExpressionWrapper(F("handed_at") + (F("handed_at") - F("due_at")), output_field=DateTimeField())
     patience = timedelta(seconds=a2a_settings.REDISPATCH_SECONDS)
     waiting = Turn.objects.queued().filter(~Exists(earlier), task__lease="", handed_at__lt=Now() - patience)
     return waiting.annotate(due=due).filter(due__lt=Now()).order_by("pk").values_list("pk", "task_id", "handed_at")

@@ -105,7 +105,7 @@ def _portions(tasks: "QuerySet[Task]") -> Iterator[list[_Old]]:
     while found := [_Old(*row) for row in rest.values_list(*_Old._fields)[:AT_ONCE]]:
         yield found
         time, pk, _ = found[-1]
-        rest = ordered.filter(Q(status_timestamp__gt=time) | Q(status_timestamp=time, pk__gt=pk))
+        rest = ordered.filter(status_timestamp__gte=time).exclude(status_timestamp=time, pk__lte=pk)
 
 
 def _logged(tasks: "QuerySet[Task]") -> "QuerySet[Task]":

@@ -1,50 +1,51 @@
 """Runs the executor of a claimed turn and appends what it says (DESIGN 5)."""
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from a2a.server.agent_execution import RequestContext
-from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
-from django.db import InterfaceError, OperationalError
 
-from a2a_django import accidents, database, doorbell, entries
-from a2a_django.agents import claims, commits, connections, inbox, loop, registry
+from a2a_django import accidents, database, doorbell
+from a2a_django.agents import commits, connections, contexts, inbox, loop, registry
 from a2a_django.agents.activation import Activation
 from a2a_django.agents.claims import Claim
 from a2a_django.agents.commits import Voice
-from a2a_django.agents.contract import Contract, breach
+from a2a_django.agents.contract import Contract
 from a2a_django.agents.leases import Held
 from a2a_django.agents.mailbox import Mailbox
+from a2a_django.agents.outcomes import Outcomes
 from a2a_django.agents.speech import Speech
-from a2a_django.batches import End
+from a2a_django.batches import Again, End
 from a2a_django.entries import Entry
 from a2a_django.event_log import FencedError
 from a2a_django.models import Task
 from a2a_django.models.task import Cancel
 from a2a_django.protocol import errors
-from a2a_django.protocol.states import TERMINAL, TaskState
 from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
-AWAY = (OperationalError, InterfaceError)  # what the ORM raises while the database is away
 REFUSALS = (errors.UnsupportedOperationError, errors.TaskNotCancelableError)
-NEUTRAL = "The agent could not complete the task."
 
 
 class TurnTimeoutError(Exception):
     """An executor has not come to an end in time."""
 
 
-async def run(claim: Claim) -> None:
-    """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it."""
+class TurnInterruptedError(Exception):
+    """The process ends."""
+
+
+async def run(claim: Claim) -> Again | None:
+    """Runs a claimed turn to its end; whatever goes wrong, the turn ends and its readers hear of it.
+
+    Returns how it is to be run again if it was queued once more.
+    """
     async with ThreadSensitiveContext() as context:
         try:
-            await _Run(claim, context).run()
+            return await _Run(claim, context).run()
         finally:
             await connections.close(context)
 
@@ -67,14 +68,16 @@ class _Run:
         self.voice = Voice(self.writer, self._take, self._has_ended, self.wake.set)
         self.speech = Speech(self.contract, self.voice.said, self._wake_from_any_thread)
         self.mailbox = Mailbox(claim.turn_id, self.writer)
+        self.outcomes = Outcomes(claim, self.speech, self.mailbox)
         self.held = Held(self.writer.task_id, self.writer.lease, claim.timeout)
         self.activation = Activation(claim)
         self.executing: asyncio.Task[None]
         self.canceling: asyncio.Task[None] | None = None
         self.canceled = False
         self.rested = 0
+        self.again: Again | None = None
 
-    async def run(self) -> None:
+    async def run(self) -> Again | None:
         with self.held.listening():
             watching = asyncio.create_task(self._watch())
             self.executing = self._start(self._execute())
@@ -82,12 +85,16 @@ class _Run:
                 await self._attend()
             except FencedError:
                 log.info("Turn %s was fenced off: its task was ended or taken over.", self.claim.turn_id)
+            except TurnInterruptedError as error:
+                await self._stop(self.canceling, self.executing)
+                await self._append(*self._interrupted(error, await self._unsaid()))
             except Exception as error:
                 log.error("Turn %s could not be run: %s", self.claim.turn_id, accidents.place(error))
-                await self._append(*self._failing(error, await self._unsaid()))
+                await self._append(*self.outcomes.failed(error, await self._unsaid()))
             finally:
                 self.speech.close()
                 await self._stop(watching, self.canceling, self.executing)
+        return self.again
 
     def _wake_from_any_thread(self) -> None:
         self.home.call_soon_threadsafe(self.wake.set)
@@ -100,7 +107,7 @@ class _Run:
 
     async def _execute(self) -> None:
         executor = registry.get(self.claim.executor)
-        context = await self._request_context()
+        context = await contexts.of_turn(self.claim)
         inbox.provide(context, self.mailbox.messages)
         await self._in_its_loop(executor.execute(context, self.speech))
 
@@ -121,7 +128,7 @@ class _Run:
             self.wake.clear()
             await self._heed()
             if self._over():
-                return await self._append(*self._ending(await self._unsaid()))
+                return await self._append(*self._outcome(await self._unsaid()))
             if self.voice.failed is not None:
                 await self._append(await self._unsaid(), None)
                 self.voice.go_on()
@@ -143,7 +150,7 @@ class _Run:
             await self.wake.wait()
             self.wake.clear()
         failed, self.voice.failed = self.voice.failed, None
-        if failed is not None and failed.error is not None and not isinstance(failed.error, AWAY):
+        if failed is not None and failed.error is not None and not isinstance(failed.error, database.AWAY):
             raise failed.error
         self.writer.unsure |= failed is not None
         return [*(failed.said if failed else ()), *self._take()]
@@ -154,8 +161,10 @@ class _Run:
             pause = 0.05
             while True:
                 try:
-                    return await commits.append(self.writer, said, end)
-                except AWAY as error:
+                    await commits.append(self.writer, said, end)
+                    self.again = end.again if end else None
+                    return
+                except database.AWAY as error:
                     log.warning("Could not append to the log, trying again: %s", type(error).__name__)
                     self.writer.unsure = True
                     await asyncio.sleep(pause)
@@ -165,6 +174,8 @@ class _Run:
         """Looks at what the lease's watch has found."""
         if self.held.lost:
             raise FencedError
+        if self.held.interrupted:
+            raise TurnInterruptedError("The worker that ran this turn was stopped.")
         if self.held.timed_out:
             raise TurnTimeoutError(f"The turn ran longer than its agent's turn_timeout, {self.claim.timeout:g} s")
         if self.held.cancel_requested and self.canceling is None:
@@ -179,7 +190,7 @@ class _Run:
         """Asks the executor; it obeys, refuses, or is stopped (DESIGN 5.6)."""
         try:
             async with asyncio.timeout(a2a_settings.CANCEL_TIMEOUT):
-                context = await self._cancel_context()
+                context = await contexts.of_cancel(self.claim)
                 await self._in_its_loop(registry.get(self.claim.executor).cancel(context, self.speech))
         except REFUSALS:
             await database.log.run(_refuse, self.writer.task_id, self.writer.lease)
@@ -191,79 +202,16 @@ class _Run:
         self.executing.cancel()
         await asyncio.wait({self.executing}, timeout=a2a_settings.CANCEL_TIMEOUT)
 
-    async def _cancel_context(self) -> RequestContext:
-        task = await database.log.run(_current, self.writer.task_id)
-        writer = self.writer
-        return RequestContext(self.claim.call_context, task_id=writer.task_id, context_id=writer.context_id, task=task)
-
-    async def _request_context(self) -> RequestContext:
-        claim, writer = self.claim, self.writer
-        builder: Any = a2a_settings.load("REQUEST_CONTEXT_BUILDER")
-        if builder is not None:
-            builder = builder() if inspect.isclass(builder) else builder
-            built: RequestContext = await builder.build(
-                context=claim.call_context,
-                params=claim.request,
-                task_id=writer.task_id,
-                context_id=writer.context_id,
-                task=claim.current_task,
-            )
-            return built
-        return RequestContext(
-            claim.call_context,
-            claim.request,
-            task_id=writer.task_id,
-            context_id=writer.context_id,
-            task=claim.current_task,
-            related_tasks=claim.related_tasks,
-        )
-
     # --- the end
 
-    def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
-        """The last entries and how the turn ends."""
-        error = self._failure()
-        ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
-        if self.canceled:
-            return said + ([] if ended else [self._canceled()]), self._end()
-        if error is None:
-            return said + self.speech.answer(), self._end()
-        if ended:
-            return said, self._end(error)
-        return self._failing(error, said)
+    def _outcome(self, said: list[Entry]) -> tuple[list[Entry], End]:
+        return self.outcomes.canceled(said) if self.canceled else self.outcomes.finished(self.executing, said)
 
-    def _failing(self, error: BaseException, said: list[Entry]) -> tuple[list[Entry], End]:
-        """The last entries and how the turn ends when it has failed and the task goes with it."""
-        public = error if isinstance(error, errors.A2AError) else errors.InternalError()
-        answer = None if self.writer.visible or said else errors.store(public)
-        return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
-
-    def _end(self, error: BaseException | None = None, answer: dict[str, Any] | None = None) -> End:
-        """The end of this turn and of those whose messages it has read."""
-        report = accidents.report(error) if error else ""
-        return End(self.claim.turn_id, error is not None, report, answer, absorbed=tuple(self.mailbox.read))
-
-    def _failure(self) -> BaseException | None:
-        """Why the turn failed, None if it didn't."""
-        if self.canceled:
-            return None
-        if self.speech.breach is not None:
-            log.warning("Executor “%s”: %s", self.claim.executor, self.speech.breach.__notes__[0])
-            return self.speech.breach
-        error = asyncio.CancelledError() if self.executing.cancelled() else self.executing.exception()
-        if error is not None and not isinstance(error, errors.A2AError):
-            log.error("Executor “%s” failed: %s", self.claim.executor, accidents.place(error))
-        if error is None and not self.speech.spoken and self.claim.current_task is None:
-            return breach("nothing at all was said")
-        return error
-
-    def _failed(self, public: errors.A2AError) -> Entry:
-        meant = not isinstance(public, errors.InternalError | errors.InvalidAgentResponseError)
-        text = accidents.clean(public.message) if meant else NEUTRAL
-        return entries.failed(self.writer.task_id, self.writer.context_id, f"{self.claim.turn_id}-failed", text)
-
-    def _canceled(self) -> Entry:
-        return entries.status(self.writer.task_id, self.writer.context_id, TaskState.CANCELED)
+    def _interrupted(self, error: TurnInterruptedError, said: list[Entry]) -> tuple[list[Entry], End | None]:
+        self.canceled = self.canceling is not None
+        if self.canceled or (self.executing.done() and not self.executing.cancelled()):
+            return self._outcome(said)
+        return self.outcomes.interrupted(error, said, clings=self.blocking or not self.executing.done())
 
     async def _stop(self, *tasks: "asyncio.Task[None] | None") -> None:
         """Cancels what still runs; an executor that clings on is left behind, unheard."""
@@ -277,7 +225,3 @@ class _Run:
 def _refuse(task_id: str, lease: str) -> None:
     Task.objects.filter(pk=task_id, lease=lease).update(cancel=Cancel.REFUSED)
     doorbell.ring(task_id)
-
-
-def _current(task_id: str) -> ProtoTask:
-    return claims.current_task(Task.objects.get(pk=task_id))

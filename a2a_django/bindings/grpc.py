@@ -1,6 +1,7 @@
 """gRPC: the a2a-sdk's servicers over the operations, with the site's own authentication (A2A 10)."""
 
 import re
+import time
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, TypeAlias, TypeVar
@@ -18,7 +19,7 @@ from google.rpc import status_pb2
 
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
-from a2a_django.bindings import cards, sdk, views
+from a2a_django.bindings import cards, faults, sdk, views
 from a2a_django.models import Caller
 from a2a_django.protocol import errors, versions, wire
 from a2a_django.settings import a2a_settings
@@ -37,7 +38,7 @@ class Call(views.A2AView):
 
     def __init__(self, context: Context, version: str) -> None:
         super().__init__()
-        self.context, self.version = context, version
+        self.context, self.version, self.arrived = context, version, time.monotonic()
 
     def identify(self, tenant: str) -> Caller:
         """The caller of the agent that `tenant` names as `<agent>` or `<agent>/<tenant>`, else of the default one."""
@@ -64,7 +65,7 @@ class Call(views.A2AView):
 
     def shown(self, error: Exception) -> errors.A2AError:
         """`error` as the client may see it; what HTTP puts into headers goes into trailing metadata."""
-        shown = views.as_a2a(error, "A gRPC call")
+        shown = faults.as_a2a(error, "A gRPC call")
         self.context.set_trailing_metadata(_metadata(self.error_headers(error, shown)))
         return shown
 
@@ -138,7 +139,7 @@ def _status(code: grpc.StatusCode, message: str, details: list[dict[str, Any]]) 
 def _shorter_and_shorter(details: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     info, *rest = details
     yield details
-    violations = rest[0]["fieldViolations"] if rest else []
+    violations = rest[0].get("fieldViolations", []) if rest else []
     while len(violations) > 1:
         violations = violations[: len(violations) // 2]
         yield [info, {**rest[0], "fieldViolations": violations}]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ class Handover:
         self.follow_up: FollowUp | None = None
         self.headers: list[tuple[bytes, bytes]] = []
         self.left = False  # whether the client has gone already
+        self.arrived = time.monotonic()
 
     def listen(self, receive: Receive) -> Receive:
         """A `receive` that notes the client's leaving: servers may tell it once, and here Django hears it."""
@@ -83,14 +85,21 @@ def hand_over(handover: Handover, follow_up: FollowUp) -> HttpResponse:
     return HttpResponse(headers={"Cache-Control": "no-store", MARK: "1"})
 
 
-def answer_later(respond: Callable[[], Awaitable[HttpResponse]]) -> FollowUp:
-    """A follow-up that sends what `respond()` returns, unless the client goes away before."""
+def answer_later(respond: Callable[[], Awaitable[HttpResponse]], refuse: Callable[[], HttpResponse]) -> FollowUp:
+    """A follow-up that sends what `respond()` returns, unless the client goes away before.
+
+    A server that stops cancels it; then it sends what `refuse()` returns, at once: daphne lets nobody wait.
+    """
 
     async def follow_up(scope: Any, receive: Receive, send: Send) -> None:
         answering = asyncio.ensure_future(respond())
         leaving = asyncio.ensure_future(disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await scope["a2a_django"].send(refuse(), send)
+            raise
+        else:
             if answering.done():
                 await scope["a2a_django"].send(answering.result(), send)
         finally:

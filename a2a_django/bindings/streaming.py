@@ -1,23 +1,24 @@
 """Server-Sent Events by a Channels consumer: framing, heartbeat, resume (A2A 11.7; DESIGN 4)."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Sequence
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Protocol
 
 from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.http import HttpResponse
 
-from a2a_django import accidents
+from a2a_django import draining
+from a2a_django.bindings import faults
 from a2a_django.bindings.handover import Handover, Send
 from a2a_django.operations import Stream
 from a2a_django.protocol import errors
-
-log = logging.getLogger(__name__)
+from a2a_django.settings import a2a_settings
 
 HEADERS = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}  # nginx must not gather events
 HEARTBEAT = b": still here\n\n"
+WRITE = 2**16  # characters, or the one event that is longer
 
 
 class View(Protocol):
@@ -43,6 +44,7 @@ class EventStream(AsyncConsumer):
 
     def __init__(self, stream: Stream, view: View) -> None:
         self.stream, self.view = stream, view
+        self.begun = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Writes and listens for the client's leaving, whichever ends first."""
@@ -50,6 +52,10 @@ class EventStream(AsyncConsumer):
         listening = asyncio.create_task(super().__call__(scope, receive, send))
         try:
             await asyncio.wait({writing, listening}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # the server stops, and daphne lets nobody wait
+            writing.cancel()
+            await self.break_off(scope["a2a_django"], send)
+            raise
         finally:
             for task in (writing, listening):
                 task.cancel()
@@ -70,23 +76,41 @@ class EventStream(AsyncConsumer):
         await send(handover.start("text/event-stream", headers=HEADERS | self.view.extension_headers()))
         # Daphne keeps the headers back until there is a body, and a resumed stream may have none for a while.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
+        self.begun = True
         async for chunk in self._chunks():
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
+    async def break_off(self, handover: Handover, send: Send) -> None:
+        """A clean end between two events: the client comes again."""
+        if self.begun:
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await handover.send(self.view.handle_exception(draining.refusal()), send)
+
     async def _chunks(self) -> AsyncIterator[bytes]:
+        left = a2a_settings.STREAM_MAX_BYTES or math.inf
         try:
             async for items in self.stream.items():
-                yield self._frame(items) if items else HEARTBEAT
-        except errors.A2AError as error:
-            yield self._error(error)
+                for chunk in self._frames(items) if items else (HEARTBEAT,):
+                    yield chunk
+                    left -= len(chunk)
+                    if left <= 0:
+                        return
         except Exception as error:
-            log.error("A stream broke off: %s", accidents.place(error))
-            yield self._error(errors.InternalError())
+            yield self._error(faults.as_a2a(error, "A stream"))
 
-    def _frame(self, items: Sequence[tuple[int, str]]) -> bytes:
-        wrap = self.view.wrap
-        return "".join([f"id: {sequence}\ndata: {wrap(text)}\n\n" for sequence, text in items]).encode()
+    def _frames(self, items: Sequence[tuple[int, str]]) -> Iterator[bytes]:
+        """The events, as many at a time as one write should hold."""
+        frames, size = [], 0
+        for sequence, text in items:
+            frames.append(f"id: {sequence}\ndata: {self.view.wrap(text)}\n\n")
+            size += len(text)
+            if size >= WRITE:
+                yield "".join(frames).encode()
+                frames, size = [], 0
+        if frames:
+            yield "".join(frames).encode()
 
     def _error(self, error: errors.A2AError) -> bytes:
         return f"event: error\ndata: {self.view.error_text(error)}\n\n".encode()

@@ -1,16 +1,14 @@
 """The DRF view of all bindings: checks and database work in one go, waiting after the hand-over."""
 
-import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.db import DataError
-from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
-from django.http.multipartparser import MultiPartParserError
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
@@ -20,10 +18,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from a2a_django import accidents
+from a2a_django import draining
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
-from a2a_django.bindings import handover
+from a2a_django.bindings import faults, handover
 from a2a_django.bindings.refusals import Restating
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
@@ -32,13 +30,10 @@ from a2a_django.operations import Stream
 from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
 
-log = logging.getLogger(__name__)
-
 Waiting = Callable[[], Awaitable[str]]
 Outcome = str | Waiting | Stream | HttpResponse
 
 JSON_TYPES = ("application/json", "application/a2a+json")
-UNREADABLE = SuspiciousOperation | BadRequest | MultiPartParserError | UnreadablePostError
 
 
 class Unread(BaseParser):
@@ -77,6 +72,7 @@ class A2AView(Restating, APIView):
     throttle_scope = "a2a"
     ear: Ear
     caller: Caller | None = None  # once it is known
+    arrived: float | None = None  # by time.monotonic(), where that is known
 
     # --- what DRF asks for
 
@@ -99,7 +95,7 @@ class A2AView(Restating, APIView):
         return self._show_exception
 
     def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-        shown = as_a2a(error, type(self).__name__)
+        shown = faults.as_a2a(error, type(self).__name__)
         response = self._response(self.error_text(shown), "application/json", self.error_status(shown))
         for name, value in self.error_headers(error, shown).items():
             response[name] = value
@@ -112,7 +108,8 @@ class A2AView(Restating, APIView):
         headers = {}
         if isinstance(shown, errors.UnauthenticatedError):
             headers["WWW-Authenticate"] = self._challenge()
-        if wait := getattr(error, "wait", None):
+        unavailable = isinstance(shown, errors.UnavailableError)
+        if wait := getattr(error, "wait", None) or (errors.RETRY_SECONDS if unavailable else None):
             headers["Retry-After"] = str(math.ceil(wait))
         return headers
 
@@ -143,6 +140,8 @@ class A2AView(Restating, APIView):
         request.encoding = "utf-8"  # a charset in Content-Type would decode the query, by any of Python's codecs
         self.ear = Ear()
         self.request = self.initialize_request(request, *args, **kwargs)
+        free = handover.available(request)
+        self.arrived = free.arrived if free else None
         try:
             self.initial(self.request, *args, **kwargs)
             if self.request.method not in self.allowed_methods:
@@ -153,6 +152,13 @@ class A2AView(Restating, APIView):
             response = self.handle_exception(error)
         return self.finalize_response(self.request, cast(Response, response), *args, **kwargs)
 
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuses what has waited too long for a thread, before anything is done for it; then as DRF does."""
+        patience = a2a_settings.REQUEST_WAIT_SECONDS
+        if patience and self.arrived and time.monotonic() - self.arrived > patience:
+            raise errors.UnavailableError("The server is overloaded, try again later")
+        super().initial(request, *args, **kwargs)
+
     def _conclude(self, outcome: Outcome) -> HttpResponse:
         """The response, or an empty one when the rest has been handed over."""
         if isinstance(outcome, HttpResponse | str):
@@ -161,7 +167,10 @@ class A2AView(Restating, APIView):
         if isinstance(outcome, Stream):
             return handover.hand_over(self._handover(), EventStream(outcome, self))
         free, respond = handover.available(self.request._request), partial(self._respond, outcome)
-        return handover.hand_over(free, handover.answer_later(respond)) if free else async_to_sync(respond)()
+        if free is None:
+            return async_to_sync(respond)()
+        refuse = partial(self.handle_exception, draining.refusal())
+        return handover.hand_over(free, handover.answer_later(respond, refuse))
 
     def check_can_stream(self) -> None:
         """UnsupportedOperationError where nothing could carry a stream; before anything is stored."""
@@ -228,27 +237,3 @@ class A2AView(Restating, APIView):
 
     def _response(self, text: str, content_type: str, status: int = 200) -> HttpResponse:
         return HttpResponse(text, content_type=content_type, status=status, headers={"Cache-Control": "no-store"})
-
-
-def as_a2a(error: Exception, what: str) -> errors.A2AError:
-    """`error` as one that the client may see; of an unexpected one it sees nothing, and the log where `what` failed."""
-    if isinstance(error, errors.A2AError):
-        return error
-    if isinstance(error, exceptions.APIException):
-        return _of_drf(error)
-    if isinstance(error, Http404):
-        return errors.NotFoundError()
-    if isinstance(error, PermissionDenied):
-        return errors.PermissionDeniedError()
-    if isinstance(error, RequestDataTooBig):  # Django's own limit, where an authenticator reads the body
-        return errors.PayloadTooLargeError()
-    if isinstance(error, UNREADABLE):
-        return errors.InvalidRequestError("The request could not be read")
-    log.error("%s failed: %s", what, accidents.place(error))
-    return errors.InternalError()
-
-
-def _of_drf(error: exceptions.APIException) -> errors.A2AError:
-    anonymous = isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed)
-    text = str(error.detail) if isinstance(error.detail, str) else None  # else it is made for DRF's own renderers
-    return errors.of_status(401 if anonymous else error.status_code, text)

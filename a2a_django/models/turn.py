@@ -2,7 +2,7 @@
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from a2a_django.models.message import Message
 from a2a_django.models.task import Task
@@ -48,8 +48,12 @@ class Turn(models.Model):
     activated = models.JSONField(default=list, help_text="URIs of the extensions that took part (A2A 4.6).")
     answer = models.JSONField(null=True, blank=True, help_text="The error that the caller gets instead of a task.")
     error = models.TextField(blank=True, help_text="For staff: what went wrong. Never sent to a client.")
-    created_at = models.DateTimeField(auto_now_add=True)
-    handed_at = models.DateTimeField(default=timezone.now, help_text="When it was last handed on to be run.")
+    # Processes decide by these, so the database's clock writes all of them: those of machines differ.
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    due_at = models.DateTimeField(
+        db_default=Now(), help_text="From when on it may be run; later than now after a Retry."
+    )
+    handed_at = models.DateTimeField(db_default=Now(), help_text="When it was last handed on to be run, or will be.")
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 

@@ -6,12 +6,14 @@ from functools import partial
 
 from a2a.types import CancelTaskRequest
 
-from a2a_django import database, doorbell, entries, event_log, snapshots
+from a2a_django import database, doorbell, draining, entries, event_log, snapshots
 from a2a_django.agents import dispatch
+from a2a_django.batches import End
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Task
+from a2a_django.models import Caller, Task, Turn
 from a2a_django.models.task import Cancel
+from a2a_django.models.turn import TurnState
 from a2a_django.operations.reading import visible_task
 from a2a_django.protocol import errors
 from a2a_django.protocol.states import TERMINAL, TaskState
@@ -44,13 +46,21 @@ def _ask(task: Task) -> bool:
 
 def _end(task: Task) -> bool:
     """Ends the task as it stands, without its executor; False if another was first."""
-    writer = event_log.writer(task)
+    writer, canceled = event_log.writer(task), entries.status(task.pk, task.context_id, TaskState.CANCELED)
     try:
-        event_log.append(writer, [entries.status(task.pk, task.context_id, TaskState.CANCELED)], release=True)
+        event_log.append(writer, [canceled], end=_end_of_turn(task), release=True)
     except FencedError:
         return False
     dispatch.next_turn(task.pk)
     return True
+
+
+def _end_of_turn(task: Task) -> End | None:
+    """The end of the turn that runs, if one does: its process is fenced off, and can't write that any more."""
+    running = Turn.objects.filter(task=task, state=TurnState.RUNNING).order_by("pk").first()
+    return (
+        End(running.pk, failed=True, error="The process that ran this turn did not heed a cancel.") if running else None
+    )
 
 
 async def _wait(task_id: str, ear: Ear) -> str:
@@ -58,9 +68,10 @@ async def _wait(task_id: str, ear: Ear) -> str:
     deadline = loop.time() + a2a_settings.CANCEL_TIMEOUT + GRACE
     while True:
         rung = await ear.wait(max(deadline - loop.time(), 0))
-        answer = await database.requests.run(_look, task_id, late=not rung)
+        answer = await database.patiently(partial(database.requests.run, _look, task_id, late=not rung))
         if answer is not None:
             return answer
+        draining.check()
 
 
 def _look(task_id: str, *, late: bool) -> str | None:

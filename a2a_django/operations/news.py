@@ -10,8 +10,9 @@ from django.db.models import Q, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from a2a_django import database, statements
+from a2a_django.agents import claims
 from a2a_django.database import Gathered
-from a2a_django.models import Event, Task, Turn
+from a2a_django.models import Event, Turn
 from a2a_django.models.turn import ENDED
 from a2a_django.protocol import errors
 from a2a_django.protocol.states import TERMINAL
@@ -35,6 +36,7 @@ class _Look:
     after: int
     turn_id: int | None
     ends: Collection[str] = TERMINAL
+    limit: int = CHUNK
     found: list[Item] = field(default_factory=list)
     over: bool = False
     error: Exception | None = None
@@ -45,19 +47,23 @@ class _Look:
         `until` is the last event of the turn, if that has ended: what follows is another's.
         """
         own = [row for row in rows if until is None or row[0] <= until]
+        if own and own[0][0] != self.after + 1:
+            self.error = purged(self.task_id)
         end = next((place for place, (_, _, state) in enumerate(own) if state in self.ends), None)
-        self.over = end is not None or (bool(own) and until is not None and (len(own) < CHUNK or own[-1][0] == until))
+        self.over = end is not None or (
+            bool(own) and until is not None and (len(own) < self.limit or own[-1][0] == until)
+        )
         self.found = [(sequence, body) for sequence, body, _ in (own if end is None else own[: end + 1])]
 
 
 async def look(
-    task_id: str, after: int, turn_id: int | None, ends: Collection[str] = TERMINAL
+    task_id: str, after: int, turn_id: int | None, ends: Collection[str], limit: int
 ) -> tuple[list[Item], bool]:
-    """The events after `after`, and whether the stream is over with them: at a state of `ends`, or with its turn.
+    """Up to `limit` events after `after`, and whether the stream is over with them: at one of `ends`, or with its turn.
 
     Raises what the turn's caller gets instead of events.
     """
-    asked = _Look(task_id, after, turn_id, ends)
+    asked = _Look(task_id, after, turn_id, ends, limit)
     await _looks.run(asked)
     if asked.error is not None:
         raise asked.error
@@ -83,26 +89,36 @@ def _look_at_one(asked: _Look) -> None:
     """Whether the turn has ended is read no later than its events: a stream can't close before its last event."""
     try:
         _read(asked)
-        if not asked.found and _has_ended(asked):
+        if not asked.found and (last := _end(asked)) is not None:
             _read(asked)  # what came between the two; more than a chunk of it is not the end yet
             asked.over = asked.over or not asked.found
+            if not asked.found and asked.after < last:
+                raise purged(asked.task_id)
     except Exception as error:  # its own, not that of the others
         asked.error = error
 
 
 def _read(asked: _Look) -> None:
-    rows = _EVENTS.rows(asked.task_id, asked.after, asked.turn_id or 0)
+    rows = _EVENTS.rows(asked.task_id, asked.after, asked.after + asked.limit, asked.turn_id or 0)
     asked.take([row[:3] for row in rows], until=rows[-1][3] if rows else None)
 
 
-def _has_ended(asked: _Look) -> bool:
-    """Whether the turn has, or else the task."""
+def _end(asked: _Look) -> int | None:
+    """The last event of the turn, or else of the task, if that has ended."""
     if asked.turn_id is None:
-        return Task.objects.filter(pk=asked.task_id, state__in=TERMINAL).exists()
-    state, answer, visible = _TURN.row(asked.turn_id)
+        task = claims.TASKS.get(asked.task_id)
+        return task.last_sequence if task.terminal else None
+    state, last, answer, visible, newest = _TURN.row(asked.turn_id)
     if answer and not visible:
         raise errors.restore(answer)
-    return state in ENDED
+    if state not in ENDED:
+        return None
+    return int(newest if last is None else last)
+
+
+def purged(task_id: str) -> errors.A2AError:
+    """The error for a stream whose next event is not kept any more."""
+    return errors.UnsupportedOperationError("The task's events are not kept any more; use GetTask", {"taskId": task_id})
 
 
 def _ended_turns() -> Any:
@@ -111,14 +127,20 @@ def _ended_turns() -> Any:
 
 
 _TURN = Select(
-    Turn, lambda turn_id: Turn.objects.filter(pk=turn_id).order_by().values_list("state", "answer", "task__visible")
+    Turn,
+    lambda turn_id: (
+        Turn.objects.filter(pk=turn_id)
+        .order_by()
+        .values_list("state", "end_sequence", "answer", "task__visible", "task__last_sequence")
+    ),
 )
 _EVENTS = Select(
     Event,
-    lambda task_id, after, turn_id: (
+    lambda task_id, after, last, turn_id: (
         Event.objects.after(task_id, after)
+        .filter(sequence__lte=last)
         .annotate(until=Subquery(_ended_turns().filter(pk=turn_id).values("until")))
-        .values_list("sequence", "body", "state", "until")[:CHUNK]
+        .values_list("sequence", "body", "state", "until")
     ),
 )
 
@@ -131,10 +153,10 @@ def _look_at_many(asked: Sequence[_Look]) -> None:
     padded = statements.padded(asked)
     size = len(padded)
     until = dict(_ended(size).rows(*(one.turn_id or 0 for one in padded)))
-    ranges = ((one.task_id, one.after, one.after + CHUNK) for one in padded)
+    ranges = ((one.task_id, one.after, one.after + one.limit) for one in padded)
     rows = sorted(_events(size).rows(*(part for part_of_log in ranges for part in part_of_log)))
     for one in asked:
-        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + CHUNK]
+        own = [row[1:] for row in rows if row[0] == one.task_id and one.after < row[1] <= one.after + one.limit]
         one.take(own, until.get(one.turn_id))
         if not one.found and (one.turn_id is None or one.turn_id in until):
             _look_at_one(one)

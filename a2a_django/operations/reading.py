@@ -1,7 +1,7 @@
 """GetTask and ListTasks (A2A 3.1.3, 3.1.4)."""
 
 from datetime import UTC
-from typing import Any
+from typing import Any, cast
 
 from a2a.types import GetTaskRequest, ListTasksRequest, SendMessageConfiguration, TaskState
 from django.core import signing
@@ -29,12 +29,12 @@ def visible_task(caller: Caller, task_id: str) -> Task:
     One whose process has died meanwhile is recovered first, whatever is asked of it (DESIGN 5.4).
     """
     try:
-        task = Task.objects.visible_to(caller).get(pk=task_id)
+        task: Any = Task.objects.visible_to(caller).annotate(expired=recovery.EXPIRED).get(pk=task_id)
     except Task.DoesNotExist:
         raise errors.TaskNotFoundError(data={"taskId": task_id[:100]}) from None
-    if recovery.expired(task) and recovery.recover_task(task.pk):
+    if task.expired and recovery.recover_task(task.pk):
         task.refresh_from_db()
-    return task
+    return cast("Task", task)
 
 
 def history_length(request: GetTaskRequest | ListTasksRequest | SendMessageConfiguration) -> int | None:
@@ -54,7 +54,10 @@ def list_tasks(caller: Caller, request: ListTasksRequest) -> str:
     seal = _seal(caller, request)
     # The tenant is one for all rows; without it PostgreSQL doesn't see that the index gives the order where it is null.
     ordered = _after(tasks, request.page_token, seal).order_by("-tenant_id", "-status_timestamp", "-pk")
-    found = list(ordered[: size + 1])
+    found: list[Any] = list(ordered.annotate(expired=recovery.EXPIRED)[: size + 1])
+    recovered = [recovery.recover_task(task.pk) for task in found if task.expired]
+    if any(recovered):
+        found = list(ordered[: size + 1])
     token = (
         signing.dumps([found[size - 1].status_timestamp.isoformat(), found[size - 1].pk], salt=seal)
         if len(found) > size

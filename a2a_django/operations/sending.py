@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists
 from django.utils import timezone
 
-from a2a_django import batches, database, doorbell, entries, event_log, snapshots, statements
+from a2a_django import batches, database, doorbell, draining, entries, event_log, snapshots, statements
 from a2a_django.agents import activation, claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
@@ -43,6 +43,7 @@ class Accepted:
 
 def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
     """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
+    draining.check()
     accepted = accept(caller, request, ear)
     return partial(_answer, caller, accepted, immediately=request.configuration.return_immediately)
 
@@ -195,6 +196,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         writer=claims.writer(task, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context, turn.activated),
+        restartable=caller.agent.restartable,
         timeout=caller.agent.turn_timeout,
         available=caller.available,
         current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,
@@ -250,11 +252,13 @@ async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> s
     while True:
         left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
         rung = await accepted.ear.wait(left)
-        answer = await database.requests.run(_look, accepted, immediately=immediately, now=not rung)
+        look = partial(database.requests.run, _look, accepted, immediately=immediately, now=not rung)
+        answer = await database.patiently(look)
         if answer is not None:
             if caller.available:
                 await database.requests.run(activation.learn, caller, accepted.turn_id)
             return answer
+        draining.check()
 
 
 def _look(accepted: Accepted, *, immediately: bool, now: bool) -> str | None:

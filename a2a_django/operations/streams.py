@@ -4,23 +4,26 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 
-from a2a_django import database, snapshots
+from a2a_django import database, draining, snapshots
 from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
-from a2a_django.models import Caller, Task
+from a2a_django.models import Caller, Event, Task
 from a2a_django.models.event import Kind
 from a2a_django.operations import news
 from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
-from a2a_django.operations.sending import accept, rejoin
+from a2a_django.operations.sending import Accepted, accept, rejoin
 from a2a_django.protocol import codec, errors, versions
 from a2a_django.protocol.states import INTERRUPTED, TERMINAL
 from a2a_django.settings import a2a_settings
 
 _NUMBER = re.compile(r"[0-9]{1,10}")
+FEW = 50  # events of a stream's first look
+CHARACTERS = 2**20  # of a later one, about: it waits in memory for as long as its reader is slow
 
 
 @dataclass
@@ -41,6 +44,8 @@ class Stream:
     ends: Collection[str] = TERMINAL
     negotiating: Caller | None = None
     begun: tuple[Sequence[Item], bool] = ((), False)
+    limit: int = FEW  # events of the next look
+    full: bool = False  # the last look took as many as it was to: there may be more
 
     async def first(self) -> None:
         """Waits for something to send, for as long as a silent stream may be; raises what keeps it from beginning."""
@@ -52,13 +57,15 @@ class Stream:
             heard = self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)
         if heard:
             self.begun = await self._look()
+        if not any(self.begun):
+            draining.check()
 
     async def _negotiate(self, caller: Caller) -> bool:
         """Whether the turn has begun to speak meanwhile: what it has activated by then is in `caller.activated`."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + a2a_settings.HEARTBEAT_SECONDS
         while not await database.log.run(activation.learn, caller, self.turn_id or 0):
-            if not await self.ear.wait(max(ends - loop.time(), 0)):
+            if not await self.ear.wait(max(ends - loop.time(), 0)) or draining.begun():
                 return False
         return True
 
@@ -74,17 +81,22 @@ class Stream:
         while True:
             if found:
                 yield found
-            if over or loop.time() >= ends:
+            if over or loop.time() >= ends or draining.begun():
                 return
-            full = len(found) == news.CHUNK
-            if not full and not await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
-                yield ()
-            found, over = await self._look()
+            if self.full or await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
+                found, over = await self._look()
+            else:  # whoever is silent asks nothing: the keeper looks for all
+                found = ()
+                yield found
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
-        found, over = await news.look(self.task_id, self.after, self.turn_id, self.ends)
+        look = partial(news.look, self.task_id, self.after, self.turn_id, self.ends, self.limit)
+        found, over = await database.patiently(look)
+        self.full = len(found) == self.limit
         if found:
             self.after = found[-1][0]
+            size = sum(len(text) for _, text in found) / len(found)
+            self.limit = max(1, min(news.CHUNK, int(CHARACTERS / size)))
         if self.history_length is not None and found and found[0][0] == 1:
             found = [(1, _shortened(found[0][1], self.history_length)), *found[1:]]
         return found, over
@@ -100,9 +112,7 @@ def send_streaming_message(
     _check_streaming(caller)
     if last_event_id:
         first = rejoin(caller, request, ear)
-        cursor = _cursor(last_event_id, Task.objects.get(pk=first.task_id))
-        length, ends = first.history_length, _ends(caller)
-        return Stream(first.task_id, ear, cursor, first.turn_id, history_length=length, resumed=True, ends=ends)
+        return _resumed(caller, Task.objects.get(pk=first.task_id), ear, last_event_id, first)
     accepted = accept(caller, request, ear)
     opening = f'{{"task":{accepted.opening}}}' if accepted.opening else ""
     return Stream(
@@ -124,16 +134,31 @@ def subscribe_to_task(
     _check_streaming(caller)
     ear.listen(request.id)  # first listen, then read: nothing falls in between
     task = visible_task(caller, request.id)
-    ends = _ends(caller)
     if last_event_id:
-        return Stream(task.pk, ear, _cursor(last_event_id, task), resumed=True, ends=ends)
+        return _resumed(caller, task, ear, last_event_id)
     # In 0.3 a finished task is an answer; so is one that waits for its client while nothing runs.
+    ends = _ends(caller)
     over = caller.version == versions.LEGACY and task.state in ends and not task.lease
     if task.terminal and not over:
         raise errors.UnsupportedOperationError("The task is in a terminal state; use GetTask", {"taskId": task.pk})
+    return _opened(task, ear, over=over, ends=ends)
+
+
+def _opened(task: Task, ear: Ear, *, over: bool, ends: Collection[str]) -> Stream:
+    """A stream that begins with the Task as it is."""
     snapshot = snapshots.snapshot(task)
     opening = f'{{"task":{snapshot.text()}}}'
     return Stream(task.pk, ear, snapshot.task.last_sequence, opening=opening, over=over, ends=ends)
+
+
+def _resumed(caller: Caller, task: Task, ear: Ear, last_event_id: str, sent: Accepted | None = None) -> Stream:
+    """What comes after that event; or the Task, if it has ended and its events are not kept any more."""
+    cursor, ends = _cursor(last_event_id, task), _ends(caller)
+    kept = Event.objects.filter(task=task, sequence=cursor + 1)
+    if task.terminal and cursor < task.last_sequence and not kept.exists():
+        return _opened(task, ear, over=True, ends=ends)
+    turn_id, length = (sent.turn_id, sent.history_length) if sent else (None, None)
+    return Stream(task.pk, ear, cursor, turn_id, history_length=length, resumed=True, ends=ends)
 
 
 def _ends(caller: Caller) -> frozenset[str]:
@@ -142,6 +167,7 @@ def _ends(caller: Caller) -> frozenset[str]:
 
 
 def _check_streaming(caller: Caller) -> None:
+    draining.check()
     if not card.streams(caller.agent):
         raise errors.UnsupportedOperationError("The agent does not stream; use SendMessage and GetTask")
 

@@ -59,6 +59,7 @@ DOMAIN = "a2a-protocol.org"
 MAX_VIOLATIONS = 50  # a hostile body has a hundred thousand
 IN_MESSAGE = 5  # of them are in the message, too
 MAX_FIELD = 200
+RETRY_SECONDS = 5  # after which a client may ask a server again that could not take its call
 
 
 class UnauthenticatedError(A2AError):
@@ -98,7 +99,7 @@ class TooManyRequestsError(A2AError):
 
 
 class UnavailableError(A2AError):
-    """The server can't take the call now."""
+    """The server can't take the call now; the client is told to come again after RETRY_SECONDS."""
 
     message = "The service is unavailable, try again later"
 
@@ -185,7 +186,7 @@ def _shown(field: str) -> str:
 
 
 def details(error: A2AError) -> list[dict[str, Any]]:
-    """The typed details of `error`: an ErrorInfo, and a BadRequest where fields are at fault."""
+    """The typed details of `error`: an ErrorInfo, and a BadRequest or RetryInfo that says what the client may do."""
     data = dict(error.data or {})
     violations = [
         {"field": item["field"], "description": item["message"]}
@@ -196,11 +197,17 @@ def details(error: A2AError) -> list[dict[str, Any]]:
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": rendering(error).reason,
         "domain": DOMAIN,
-        "metadata": {str(key): str(value) for key, value in data.items()},
+        "metadata": {str(key): _text(value) for key, value in data.items()},
     }
+    if isinstance(error, UnavailableError):
+        return [info, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{RETRY_SECONDS}s"}]
     if not violations:
         return [info]
     return [info, {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def rest_body(error: A2AError) -> dict[str, Any]:
@@ -228,7 +235,7 @@ def _plain(data: Any) -> Any:
         return {accidents.clean(key): _plain(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [_plain(value) for value in data]
-    return data if data is None else accidents.clean(data)
+    return data if data is None or isinstance(data, bool) else accidents.clean(data)
 
 
 def restore(stored: dict[str, Any]) -> A2AError:

@@ -12,6 +12,7 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Role, TaskState
 
+from a2a_django import Retry
 from example_project.support.models import Ticket
 
 GATES = "ACCEPTANCE_GATES"
@@ -26,21 +27,8 @@ async def gate(name: str) -> None:
         await asyncio.sleep(0.02)
 
 
-class Script(AgentExecutor):
-    """Obeys a script like `work; chunks 5; wait door; complete`; the steps are this class's `do_` methods."""
-
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        run = _Run(context, event_queue)
-        for step in context.get_user_input().split(";"):
-            name, _, rest = step.strip().partition(" ")
-            await getattr(run, f"do_{name}")(rest)
-
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
-
-
-class _Run:
-    """One script on its way."""
+class Steps:
+    """One script on its way; the steps are the `do_` methods."""
 
     def __init__(self, context: RequestContext, event_queue: EventQueue) -> None:
         self.context, self.queue, self.count = context, event_queue, 0
@@ -60,6 +48,11 @@ class _Run:
             self.count += 1
             part = new_text_part(f"{self.count} ")
             await self.updater.add_artifact([part], "chunks", append=self.count > 1)
+
+    async def do_fill(self, number: str) -> None:
+        """So many chunks of the artifact `fill`, of 100,000 characters each."""
+        for count in range(int(number)):
+            await self.updater.add_artifact([new_text_part(f"{count:<100000}")], "fill", append=count > 0)
 
     async def do_dump(self, _: str) -> None:
         """What the executor was told, as an artifact."""
@@ -89,6 +82,11 @@ class _Run:
         """One Message, no task."""
         await self.queue.enqueue_event(new_text_message(words, role=Role.ROLE_AGENT))
 
+    async def do_retry(self, name: str) -> None:
+        """Asks to be run again in a second, while the gate is closed."""
+        if not (Path(os.environ[GATES]) / name).exists():
+            raise Retry(after=1, reason="closed")
+
     async def do_raise(self, _: str) -> None:
         """An exception whose text no client may see."""
         raise RuntimeError("password=hunter2")
@@ -96,3 +94,18 @@ class _Run:
     async def do_complete(self, _: str) -> None:
         """COMPLETED."""
         await self.updater.complete()
+
+
+class Script(AgentExecutor):
+    """Obeys a script like `work; chunks 5; wait door; complete`."""
+
+    steps: type[Steps] = Steps
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        steps = self.steps(context, event_queue)
+        for step in context.get_user_input().split(";"):
+            name, _, rest = step.strip().partition(" ")
+            await getattr(steps, f"do_{name}")(rest)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()

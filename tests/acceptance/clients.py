@@ -147,11 +147,23 @@ class Raw:
             async with aclosing(_parse(response)) as events:
                 yield events
 
+    async def post(self, path: str, payload: dict[str, Any]) -> httpx.Response:
+        """Whatever is answered."""
+        return await self.http.post(f"{self.base}/{path}", json=payload)
+
     async def send(self, text: str, *, immediately: bool = False) -> dict[str, Any]:
         """The task that a message:send answers with."""
         response = await self.http.post(f"{self.base}/message:send", json=body(text, immediately=immediately))
         assert response.status_code == 200, response.text
         return response.json()["task"]
+
+
+def written(web: Web, path: str, payload: dict[str, Any], **headers: str) -> bytes:
+    """A POST to the agent “script” as it goes over the wire."""
+    content = json.dumps(payload).encode()
+    lines = [f"POST /a2a/script/{path} HTTP/1.1", f"Host: 127.0.0.1:{web.port}"]
+    headers = HEADERS | {"Content-Type": "application/a2a+json", "Content-Length": str(len(content))} | headers
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode() + content
 
 
 @asynccontextmanager

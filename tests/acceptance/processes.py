@@ -1,19 +1,21 @@
 """Real processes: started, waited for by what they do, stopped with all their children."""
 
+import fcntl
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PORTS = range(8900, 9000)
+PORTS = range(8800, 8900)
 MARK = f"ACCEPTANCE_RUN={os.getpid()}"  # in the environment of every process that this run starts
 PATIENCE = 40.0
 
@@ -28,21 +30,23 @@ def until(condition: Callable[[], Any], what: str = "", seconds: float = PATIENC
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """A port of 127.0.0.1 that nobody listens on, and no other run has been given."""
     for port in PORTS:
+        lock = (Path(tempfile.gettempdir()) / f"a2a-acceptance-{port}.lock").open("w")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 probe.bind(("127.0.0.1", port))
             except OSError:
+                lock.close()
                 continue
-            if port not in _given:
-                _given.add(port)
-                return port
+        _given.append(lock)
+        return port
     raise OSError("no free port")
 
 
-_given: set[int] = set()
+_given: list[IO[str]] = []  # locks of the ports, held for as long as the run lasts
 
 
 def answers(port: int) -> bool:
@@ -59,9 +63,17 @@ class Process:
     ) -> None:
         self.name, self.log, self._command, self._environment, self._cwd = name, log, command, environment, cwd
         self._popen: subprocess.Popen[bytes] | None = None
+        self._ready: Callable[[Process], Any] = bool
+        self._before = 0  # bytes that an earlier one of its kind has put out
 
     def start(self, ready: Callable[["Process"], Any]) -> "Process":
         """Starts it and waits until `ready(self)`."""
+        self._ready = ready
+        return self.restart()
+
+    def restart(self) -> "Process":
+        """Starts it as it was started before, when it has ended."""
+        ready, self._before = self._ready, self.log.stat().st_size if self.log.exists() else 0
         key, value = MARK.split("=")
         environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), key: value}
         with self.log.open("ab") as output:
@@ -115,8 +127,8 @@ class Process:
         self._popen.wait(5)
 
     def said(self, pattern: str, after: int = 0) -> bool:
-        """Whether its output, from byte `after` on, has `pattern`."""
-        return bool(re.search(pattern.encode(), self.log.read_bytes()[after:]))
+        """Whether its output since it was started, from byte `after` of the log on, has `pattern`."""
+        return bool(re.search(pattern.encode(), self.log.read_bytes()[max(after, self._before) :]))
 
     # --- what it holds
 
@@ -124,6 +136,12 @@ class Process:
     def threads(self) -> int:
         """How many threads it has."""
         return int(re.search(r"^Threads:\s*(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)[1])
+
+    @property
+    def memory(self) -> float:
+        """How many MB of memory it has taken."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"^VmRSS:\s*(\d+)", status, re.MULTILINE)[1]) / 1024
 
     @property
     def sockets(self) -> int:
@@ -167,11 +185,11 @@ class Redis:
 
     def start(self) -> None:
         """Starts it and waits until it listens."""
-        self._process.start(lambda _: answers(self.port))
+        self._process.start(lambda process: process.said("Ready to accept connections"))
 
-    def stop(self) -> None:
+    def stop(self, number: int = signal.SIGTERM) -> None:
         """Stops it; what it held is gone."""
-        self._process.stop()
+        self._process.stop(number)
 
     def command(self, *words: str) -> str:
         """The answer to a Redis command."""

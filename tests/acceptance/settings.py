@@ -12,4 +12,6 @@ A2A = {
     "LOOK_SECONDS": 60,  # longer than a test has patience: one fails where rings get lost
     **json.loads(os.environ.get("ACCEPTANCE_A2A", "{}")),
 }
+for name, value in json.loads(os.environ.get("ACCEPTANCE_CELERY", "{}")).items():
+    globals()[f"CELERY_{name}"] = value
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -60,10 +60,10 @@ class Site:
         """For processes that start from now on."""
         self._environment |= environment
 
-    def prepare(self) -> "Site":
-        """Migrates the database and makes agents and users."""
+    def prepare(self, seed: str = "tests.acceptance.seed") -> "Site":
+        """Migrates the database and makes agents and users, as the module `seed` does it."""
         done = subprocess.run(
-            python("-m", "tests.acceptance.seed"),
+            python("-m", seed),
             cwd=CHECKOUT,
             env={"PATH": os.environ["PATH"]} | self.environment("seed"),
             capture_output=True,
@@ -79,7 +79,7 @@ class Site:
         port, name = processes.free_port(), f"{server}-{len(self.web) + 1}"
         web = Web(name, SERVERS[server](port), self.folder / f"{name}.log", self.environment(name, **a2a))
         web.port = port
-        web.start(lambda _: processes.answers(port))
+        web.start(lambda process: process.said(f"(?i)(listening|running) .*:{port}") and processes.answers(port))
         self.stack.callback(web.stop)
         self.web.append(web)
         return web
@@ -92,10 +92,12 @@ class Site:
         self.stack.callback(server.stop)
         return server
 
-    def work(self, *, threads: int = 100, variables: dict[str, str] | None = None, **a2a: Any) -> Process:
+    def work(
+        self, *, pool: str = "threads", slots: int = 100, variables: dict[str, str] | None = None, **a2a: Any
+    ) -> Process:
         """One more Celery worker, as the README starts it."""
         name = f"worker-{len(self.workers) + 1}"
-        command = ["-m", "celery", "-A", "example_project", "worker", "-P", "threads", "-c", str(threads), "-l", "INFO"]
+        command = ["-m", "celery", "-A", "example_project", "worker", "-P", pool, "-c", str(slots), "-l", "INFO"]
         environment = self.environment(name, **a2a) | (variables or {})
         worker = Process(name, python(*command, "-n", f"{name}@%h"), self.folder / f"{name}.log", environment)
         worker.start(lambda process: process.said(r"@\S+ ready\."))
@@ -124,6 +126,16 @@ class Site:
         """How long a process has asked PostgreSQL nothing."""
         query = "SELECT EXTRACT(EPOCH FROM now() - max(query_start)) FROM pg_stat_activity WHERE application_name = ?"
         return float(self.database.rows(query, self.application(process.name))[0][0])
+
+    def attempts(self, task: str) -> list[tuple[int, str]]:
+        """How often each turn of a task was tried, and who did it last."""
+        query = "SELECT attempt, worker FROM a2a_django_turn WHERE task_id = ? ORDER BY id"
+        return [(attempt, worker.rpartition(":")[2]) for attempt, worker in self.database.rows(query, task)]
+
+    def longest_turn(self) -> float:
+        """For how many seconds the oldest turn has been running, by PostgreSQL's clock."""
+        query = "SELECT EXTRACT(EPOCH FROM now() - min(started_at)) FROM a2a_django_turn WHERE state = 'running'"
+        return float(self.database.rows(query)[0][0] or 0)
 
     def turns(self, task: str) -> list[str]:
         """The states of a task's turns."""

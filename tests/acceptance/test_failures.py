@@ -4,15 +4,15 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack
 
-import httpx
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, StreamResponse
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, StreamResponse
 
 from tests.acceptance.clients import (
     CANCELED,
     COMPLETED,
     FAILED,
     INPUT_REQUIRED,
+    body,
     connect,
     numbers,
     raw,
@@ -203,25 +203,53 @@ async def test_clients_that_go_away_leave_nothing_behind(place):
 
 
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
-async def test_a_web_process_stops_with_idle_streams(make_embedded, server, stopwatch):
-    """And the clients go on at the next one."""
-    site = make_embedded()
+async def test_a_web_process_stops_with_streams_and_waiting_calls(make_embedded, server):
+    """Streams end between two events, as they would by themselves; calls are told to come again at the next one.
+
+    Which recovers at its first request, whatever that is, what the executors of the first left behind.
+    """
+    site = make_embedded(LEASE_SECONDS=1, RECOVERY_SECONDS=0.5)
     web = site.serve(server)
-    async with connect(web, streaming=False) as client, raw(web) as http:
+    async with connect(web, streaming=False) as client, raw(web) as http, AsyncExitStack() as stack:
         task = (await send(client, "work; ask Which one?")).task
         assert task.status.state == INPUT_REQUIRED
-        async with AsyncExitStack() as stack:
-            streams = [await stack.enter_async_context(http.subscribe(task.id)) for _ in range(10)]
-            seen = [(await read(events, 1))[0].sequence for events in streams]
-            before = stopwatch()
-            web.kill(signal.SIGTERM)
-            await asyncio.to_thread(web.wait, 8)
-            assert stopwatch() - before < 6
-            for events in streams:
-                with pytest.raises(httpx.TransportError):
-                    await read(events)
+        streams = [await stack.enter_async_context(http.subscribe(task.id)) for _ in range(10)]
+        seen = [(await read(events, 1))[0].sequence for events in streams]
+        spoken = await stack.enter_async_context(http.stream("work; chunks 3; wait never; complete"))
+        await read(spoken, 5)
+        waiting = [
+            asyncio.create_task(http.post("message:send", body("work; wait never; complete"))),
+            asyncio.create_task(http.post("message:stream", body("wait never; work; complete"))),
+        ]
+        await eventually(lambda: site.waiting("never") == 3)
+        web.kill(signal.SIGTERM)
+        assert [await read(events) for events in [*streams, spoken]] == [[]] * 11
+        for response in await asyncio.gather(*waiting):
+            assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+            assert response.json()["error"]["status"] == "UNAVAILABLE"
+        assert await asyncio.to_thread(web.wait, 8) in (0, -signal.SIGTERM)
+        assert not web.said("timeout graceful shutdown exceeded")
     successor = site.serve(server)
+    async with connect(successor) as client:
+        assert (await client.get_task(GetTaskRequest(id=task.id))).status.state == INPUT_REQUIRED
+        await eventually(lambda: [site.turns(other) for other in site.tasks()[1:]] == [["failed"]] * 3)
     async with connect(successor) as client, raw(successor) as http, http.subscribe(task.id, after=seen[0]) as events:
         await stream(client, "work; complete", task=task.id)
         assert [event.sequence for event in await read(events)] == [seen[0] + 1, seen[0] + 2]
     assert "Traceback" not in web.log.read_text()
+
+
+async def test_gunicorn_stops_with_waiting_calls(make_embedded):
+    """It would wait for them for half a minute."""
+    site = make_embedded(STREAMING=False, LEASE_SECONDS=1, RECOVERY_SECONDS=0.5)
+    web = site.serve("gunicorn")
+    async with raw(web) as http:
+        waiting = asyncio.create_task(http.post("message:send", body("work; wait never; complete")))
+        await eventually(lambda: site.waiting("never") == 1)
+        web.kill(signal.SIGTERM)
+        response = await waiting
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert await asyncio.to_thread(web.wait, 8) == 0
+    async with connect(site.serve("gunicorn"), streaming=False) as client:
+        await client.list_tasks(ListTasksRequest())
+        await eventually(lambda: site.turns(site.tasks()[0]) == ["failed"])

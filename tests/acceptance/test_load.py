@@ -1,15 +1,13 @@
 """How much one process bears, and what it holds meanwhile."""
 
 import asyncio
-import json
 import re
 from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.acceptance.clients import COMPLETED, body, connect, raw, read, send
+from tests.acceptance.clients import COMPLETED, body, connect, raw, read, send, written
 from tests.acceptance.conftest import SERVICES, listen
-from tests.acceptance.sites import HEADERS
 from tests.acceptance.test_failures import eventually, services
 
 IN_CELERY = tuple(pytest.param(name, marks=SERVICES) for name in ("daphne", "uvicorn"))
@@ -90,13 +88,9 @@ async def test_heartbeats_on_a_silent_stream(make_embedded):
 
 async def bytes_until(web, text, pattern):
     """The raw bytes of a stream until they match `pattern`; then the connection is dropped."""
-    payload = json.dumps(body(text)).encode()
-    head = [f"POST /a2a/script/message:stream HTTP/1.1\r\nHost: 127.0.0.1:{web.port}"]
-    head += [f"{name}: {value}" for name, value in HEADERS.items()]
-    head += ["Content-Type: application/a2a+json", f"Content-Length: {len(payload)}", "", ""]
     reader, writer = await asyncio.open_connection("127.0.0.1", web.port)
     try:
-        writer.write("\r\n".join(head).encode() + payload)
+        writer.write(written(web, "message:stream", body(text)))
         seen = b""
         async with asyncio.timeout(20):
             while not re.search(pattern, without_chunks(seen)):

@@ -1,7 +1,10 @@
 """CancelTask over every binding (DESIGN 5.6)."""
 
 import pytest
+from django.db import OperationalError
 
+from a2a_django import doorbell
+from a2a_django.agents import leases
 from a2a_django.models import Event, Turn
 from tests.clients import Error, artifact, kinds, message, state
 from tests.executors import SECRET
@@ -78,6 +81,24 @@ def test_a_refused_cancel_lets_the_turn_run_on(running, gate, eventually):
 def test_an_executor_that_is_done_just_then_wins(running):
     client, task = running("CompleteOnCancel")
 
+    refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
+    assert state(client.get(task["id"])) == "COMPLETED"
+
+
+def test_a_cancel_is_heard_although_a_look_for_one_failed(running, a2a, monkeypatch, eventually):
+    """The database was away just when the runner was rung: the next renewal of its lease tells it."""
+    a2a(LEASE_SECONDS=0.3)
+    client, task = running("CompleteOnCancel")
+    looks = []
+
+    def broken(task_id):
+        looks.append(task_id)
+        raise OperationalError("the connection broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leases, "_standing", broken)
+        doorbell.ring(doorbell.CANCEL + task["id"])
+        eventually(lambda: looks)
     refused(lambda: client.cancel(task["id"]), "TASK_NOT_CANCELABLE")
     assert state(client.get(task["id"])) == "COMPLETED"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from django.core import exceptions as django
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 from django.http import Http404, HttpResponse, JsonResponse
 from rest_framework import exceptions as drf
 from rest_framework.authentication import BaseAuthentication
@@ -74,7 +74,8 @@ RAISED = [
     (django.RequestDataTooBig(SECRET), "PAYLOAD_TOO_LARGE"),
     (django.PermissionDenied(SECRET), "PERMISSION_DENIED"),
     (Http404(SECRET), "NOT_FOUND"),
-    (OperationalError(SECRET), "INTERNAL_ERROR"),
+    (OperationalError(SECRET), "UNAVAILABLE"),
+    (ProgrammingError(SECRET), "INTERNAL_ERROR"),
     (drf.AuthenticationFailed(), "UNAUTHENTICATED"),
     (drf.NotAuthenticated(), "UNAUTHENTICATED"),
     (drf.PermissionDenied(), "PERMISSION_DENIED"),
@@ -129,7 +130,7 @@ class Fails:
         self.left -= 1
         if self.left < 0:
             self.wrappers.remove(self.wrapper)
-            raise OperationalError(f"INSERT INTO a2a_django_task: {SECRET}")
+            raise ProgrammingError(f"INSERT INTO a2a_django_task: {SECRET}")
         return execute(*args)
 
 
@@ -168,7 +169,7 @@ def test_an_accident_within_a_stream_is_one_error_event(client, gate, caplog):
         next(stream)
     assert stream.raw.count(b"event: error\n") == 1
     assert stream.raw.endswith(b"}\n\n")
-    assert "A stream broke off" in caplog.text
+    assert "A stream failed" in caplog.text
 
 
 # --- JSON-RPC's own errors (A2A 9.5)

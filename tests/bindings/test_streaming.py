@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from a2a_django.bindings import streaming
 from a2a_django.models import Event, Task, Turn
 from a2a_django.protocol import codec
 from tests.clients import Error, artifact, folded, kinds, message, state, words
@@ -282,6 +283,26 @@ def test_a_stream_is_closed_after_its_time_and_can_be_resumed(client, working, g
     a2a(STREAM_MAX_SECONDS=None)
 
     assert kinds(client.subscribe(task["id"], last=events[-1].id).all()) == ["COMPLETED"]
+
+
+@pytest.mark.v0_3
+@pytest.mark.http
+def test_a_stream_is_closed_after_so_many_bytes_and_can_be_resumed(client, a2a):
+    """CASES 62: after a whole event; who comes back with the id of the last gets exactly 1..n."""
+    task = client.task("task chunks:2000 completed")
+    stream = client.subscribe(task["id"], last=0)
+    assert len(stream.all()) == 2002
+    limit = len(stream.raw) // 4
+    a2a(STREAM_MAX_BYTES=limit)
+    ids, streams = [], 0
+    while len(ids) < 2002:
+        stream = client.subscribe(task["id"], last=len(ids))
+        ids += [event.id for event in stream]
+        assert len(stream.raw) < limit + 2 * streaming.WRITE
+        streams += 1
+
+    assert ids == list(range(1, 2003))
+    assert streams > 2
 
 
 # --- subscribing and coming back (CASES 60)

@@ -31,8 +31,8 @@ def logged(make_task):
     return make
 
 
-def looks(*asked):
-    return [news._Look(*one) for one in asked]
+def looks(*asked, limit=news.CHUNK):
+    return [news._Look(*one, limit=limit) for one in asked]
 
 
 def outcome(looked):
@@ -92,10 +92,9 @@ def test_readers_share_their_queries(logged):
     assert all(one.found for one in asked)
 
 
-def test_a_log_that_is_longer_than_one_look_is_read_on(logged, monkeypatch):
-    monkeypatch.setattr(news, "CHUNK", 3)
+def test_a_log_that_is_longer_than_one_look_is_read_on(logged):
     (long, turn), (short, _) = logged(8, ended=True), logged(2)
-    asked = looks((long, 0, turn), (short, 0, None), (long, 5, turn))
+    asked = looks((long, 0, turn), (short, 0, None), (long, 5, turn), limit=3)
     news._look_together(asked)
     assert outcome(asked) == [([1, 2, 3], False), ([1, 2], False), ([6, 7, 8], False)]
 
@@ -125,17 +124,14 @@ def test_a_message_ends_the_stream_of_its_turn(make_task, logged):
 
 def test_more_than_a_chunk_that_came_with_the_end_is_read_to_its_end(logged, monkeypatch):
     task_id, turn_id = logged(8, state=TaskState.COMPLETED, ended=True)
-    monkeypatch.setattr(news, "CHUNK", 3)
     read, reads = news._read, []
 
     def nothing_at_first(asked):
         reads.append(asked.after)
         if len(reads) > 1:
             read(asked)
-            asked.found = asked.found[:3]
-            asked.over = asked.over and asked.found[-1][0] == 8
 
     monkeypatch.setattr(news, "_read", nothing_at_first)
-    [asked] = looks((task_id, 0, turn_id))
+    [asked] = looks((task_id, 0, turn_id), limit=3)
     news._look_together([asked])
     assert ([sequence for sequence, _ in asked.found], asked.over) == ([1, 2, 3], False)

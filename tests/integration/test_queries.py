@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from a2a.types import GetTaskRequest, ListTasksRequest
 from django.db import connection
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from a2a_django import operations
+from a2a_django.agents import retention
 from a2a_django.models import Artifact, Task
 from a2a_django.operations import news
 
@@ -144,12 +146,25 @@ class TestIndexes:
             else:
                 assert_reads_by(index, "a2a_django_task", plan)
 
+    def test_what_is_purged(self, crowd, settings):
+        """A portion from the middle of the tasks by time; the newer half is not looked at."""
+        settings.A2A = {**settings.A2A, "TASK_RETENTION": 10_000 * 60}
+        Task.objects.update(created_at=F("status_timestamp"))
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE a2a_django_task")
+        [tasks] = retention._due("TASK_RETENTION", "task_retention")
+        portions = retention._portions(tasks)
+        next(portions)
+        found, [plan] = plans(lambda: next(portions), "a2a_django_task")
+        assert len(found) == retention.AT_ONCE
+        assert_reads_by("a2a_task_by_time", "a2a_django_task", plan)
+
     def test_events_after_n(self, crowd):
-        """Also where thousands of them wait, of which one look takes some; a few may be sorted."""
-        for after, many in ((0, True), (3000, True), (3990, False), (4001, False)):
+        """Also where thousands of them wait, of which one look takes a few, and may sort them."""
+        for after in (0, 3000, 3990, 4001):
             look = partial(news._look_at_one, news._Look("task-2", after, None))
             for plan in plans(look, "a2a_django_event")[1]:
-                assert_reads_by("a2a_event_sequence", "a2a_django_event", plan, in_order=many)
+                assert_reads_by("a2a_event_sequence", "a2a_django_event", plan, in_order=False)
 
     def test_history_and_artifacts_of_a_task(self, crowd, make_caller):
         agent, user, _ = crowd

@@ -7,14 +7,15 @@ from uuid import uuid4
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from a2a_django import entries
 from a2a_django.agents import claims, dispatch, recovery
 from a2a_django.models import Agent, Event, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
+from a2a_django.operations import canceling
 from tests.clients import Error, artifact, kinds, message, state, words
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
@@ -33,7 +34,7 @@ def abandoned(client, monkeypatch):
             _until(lambda: Turn.objects.filter(state=TurnState.RUNNING).exists())
         task = Task.objects.latest("created_at")
         Turn.objects.filter(task=task).update(worker="dead:1", attempt=attempt)
-        Task.objects.filter(pk=task.pk).update(lease_expires=timezone.now() - LONG_AGO, **changes)
+        Task.objects.filter(pk=task.pk).update(lease_expires=Now() - LONG_AGO, **changes)
         return task, pending
 
     return make
@@ -69,7 +70,7 @@ def test_another_turn_fails_with_its_task(client, abandoned):
     assert recovery.recover() == 1
     answer = pending()["task"]
     assert state(answer) == "FAILED"
-    assert answer["status"]["message"]["parts"] == [{"text": recovery.NEUTRAL}]
+    assert answer["status"]["message"]["parts"] == [{"text": entries.INTERRUPTED}]
     assert client.get(task.pk) == answer
     turn = Turn.objects.get()
     assert turn.state == TurnState.FAILED
@@ -86,7 +87,7 @@ def test_attempts_are_bounded(a2a, client, abandoned):
 def test_a_turn_that_had_its_time_is_not_tried_again(abandoned):
     restartable(turn_timeout=60)
     _task, pending = abandoned()
-    Turn.objects.update(started_at=timezone.now() - LONG_AGO)
+    Turn.objects.update(started_at=Now() - LONG_AGO)
     recovery.recover()
     assert state(pending()["task"]) == "FAILED"
 
@@ -111,7 +112,7 @@ def test_a_late_worker_is_fenced_off(client, gate, eventually):
     """CASES 55: its process was only slow; what it says after the takeover is refused."""
     task = client.task("task working wait:a artifact:a:late completed", returnImmediately=True)
     gate("a").reached()
-    Task.objects.filter(pk=task["id"]).update(lease_expires=timezone.now() - LONG_AGO)
+    Task.objects.filter(pk=task["id"]).update(lease_expires=Now() - LONG_AGO)
     assert recovery.recover_task(task["id"])
     failed = client.get(task["id"])
     assert state(failed) == "FAILED"
@@ -160,6 +161,35 @@ def test_a_read_recovers(client, abandoned):
     assert state(pending()["task"]) == "FAILED"
 
 
+def test_a_list_recovers(client, abandoned):
+    client.task("task completed")
+    _, pending = abandoned(visible=True)
+    assert [state(found) for found in client.list()["tasks"]] == ["FAILED", "COMPLETED"]
+    assert state(pending()["task"]) == "FAILED"
+
+
+def test_a_subscriber_recovers(client, abandoned, gate):
+    restartable()
+    task, pending = abandoned("task wait:a completed", visible=True)
+    stream = client.subscribe(task.pk)
+    gate("a").open()
+    assert kinds(stream.all())[-1] == "COMPLETED"
+    assert state(pending()["task"]) == "COMPLETED"
+
+
+def test_a_cancel_that_nobody_heeds_ends_the_turn(client, abandoned, a2a, monkeypatch):
+    """Its process is frozen, say, and has still got the lease: nobody else would ever end the turn."""
+    a2a(CANCEL_TIMEOUT=0.01)
+    monkeypatch.setattr(canceling, "GRACE", 0.01)
+    task, pending = abandoned(visible=True)
+    Task.objects.update(lease_expires=Now() + LONG_AGO)
+    follow_up = client.sending(message("completed", taskId=task.pk))
+    _until(lambda: Turn.objects.filter(state=TurnState.QUEUED).exists())
+    assert state(client.cancel(task.pk)) == "CANCELED"
+    assert state(pending()["task"]) == state(follow_up()["task"]) == "CANCELED"
+    assert set(Turn.objects.values_list("state", flat=True)) == {TurnState.FAILED}
+
+
 def test_a_cancel_recovers(client, abandoned):
     restartable()
     task, pending = abandoned("task wait:never", visible=True)
@@ -179,13 +209,16 @@ def test_a_follow_up_recovers(client, abandoned):
 # --- lost jobs
 
 
+def lost_turn(task):
+    """A turn that was handed on long ago and never started."""
+    times = {"due_at": Now() - LONG_AGO, "handed_at": Now() - LONG_AGO}
+    return Turn.objects.create(task=task, message=task.messages.get(), request="{}", **times)
+
+
 def test_a_lost_job_is_handed_on_again(client, make_task):
     """CASES 54: the broker was down, or lost it."""
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    turn = Turn.objects.create(
-        task=task, message=task.messages.get(), request="{}", handed_at=timezone.now() - LONG_AGO
-    )
-    Turn.objects.update(created_at=timezone.now() - LONG_AGO)
+    turn = lost_turn(task)
     assert recovery.recover() == 1
     _until(lambda: Turn.objects.get(pk=turn.pk).state == TurnState.DONE)
 
@@ -194,31 +227,28 @@ def test_a_job_that_is_lost_again_is_handed_on_again(client, make_task, a2a, mon
     """On every database, also with a time that the database itself has written."""
     a2a(REDISPATCH_SECONDS=0)
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    Turn.objects.create(task=task, message=task.messages.get(), request="{}", handed_at=timezone.now() - LONG_AGO)
-    Turn.objects.update(created_at=timezone.now() - LONG_AGO)
+    lost_turn(task)
     handed = []
     monkeypatch.setattr(dispatch, "hand", handed.append)
     assert recovery.recover() == 1
-    Turn.objects.update(created_at=Now())  # so that no patience is left
+    Turn.objects.update(due_at=Now())  # so that no patience is left
     _until(recovery.recover)
     assert len(handed) == 2
 
 
 def test_patience_doubles(client, make_task):
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
-    now = timezone.now()
-    turn = Turn.objects.create(task=task, message=task.messages.get(), request="{}")
-    for created, handed, due in [(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)]:
-        times = {"created_at": now - timedelta(seconds=created), "handed_at": now - timedelta(seconds=handed)}
+    turn = lost_turn(task)
+    for due, handed, lost in [(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)]:
+        times = {"due_at": Now() - timedelta(seconds=due), "handed_at": Now() - timedelta(seconds=handed)}
         Turn.objects.filter(pk=turn.pk).update(**times)
-        assert bool(recovery._lost()) is due, (created, handed)
+        assert bool(recovery._lost()) is lost, (due, handed)
 
 
 def test_a_turn_behind_another_is_not_lost(client, make_task):
     task = make_task(Agent.objects.get(), visible=False)
     for _ in range(2):
-        Turn.objects.create(task=task, message=task.messages.get(), request="{}")
-    Turn.objects.update(handed_at=timezone.now() - LONG_AGO, created_at=timezone.now() - LONG_AGO)
+        lost_turn(task)
     assert len(recovery._lost()) == 1
 
 
@@ -266,8 +296,27 @@ def test_the_command(abandoned, capsys):
     assert state(pending()["task"]) == "CANCELED"
 
 
+def test_the_command_goes_on_when_the_database_is_back(abandoned, capsys, monkeypatch):
+    """It is the one that must not die where no other process looks."""
+    _, pending = abandoned(cancel=Cancel.REQUESTED)
+    outcomes = [OperationalError("the connection broke"), recovery.recover, KeyboardInterrupt()]
+
+    def recover():
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome()
+
+    monkeypatch.setattr(recovery, "recover", recover)
+    with pytest.raises(KeyboardInterrupt):
+        call_command("a2a_recover", every=0)
+    shown = capsys.readouterr()
+    assert (shown.out, "OperationalError" in shown.err) == ("1 recovered\n", True)
+    assert state(pending()["task"]) == "CANCELED"
+
+
 @pytest.mark.parametrize("held", ["", str(uuid4())])
 def test_nothing_to_do(client, make_task, held):
-    expires = timezone.now() + LONG_AGO if held else None
+    expires = Now() + LONG_AGO if held else None
     make_task(Agent.objects.get(), lease=held, lease_expires=expires)
     assert recovery.recover() == 0

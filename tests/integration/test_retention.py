@@ -4,6 +4,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.management import call_command
 from django.db import connection
 from django.db.models.functions import Now
@@ -14,7 +15,10 @@ from a2a_django.agents import claims, retention
 from a2a_django.agents.retention import Purged
 from a2a_django.models import Artifact, Event, Message, PushConfig, Task, Turn
 from a2a_django.models.turn import TurnState
-from tests.clients import Error, artifact, kinds, state
+from a2a_django.operations import news
+from a2a_django.protocol.errors import UnsupportedOperationError
+from a2a_django.protocol.states import TERMINAL
+from tests.clients import Error, artifact, kinds, message, state
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -156,22 +160,29 @@ def test_a_stream_whose_rest_is_not_kept_resumes_with_the_task(a2a, make_client,
     """Nothing is left out in silence: the Task has it all."""
     make_user("ann")
     client = make_client().as_("ann")
-    request = client.send_request("task artifact:a:b completed")
-    stream = client.stream(request)
-    stream.all()
+    request = message("task artifact:a:b completed")
+    client.stream(request).all()
     task = Task.objects.get()
     a2a(EVENT_RETENTION=DAY, AUTHENTICATION_CLASSES=["tests.clients.BearerName"])
     aged(task.pk, 2)
     purge()
     for again in (client.subscribe(task.pk, last="2"), client.stream(request, last="2")):
-        [event] = again.all()
-        assert event["task"] == client.get(task.pk)
-        assert again.ids == [str(task.last_sequence)]
+        [event] = list(again)
+        assert event.data["task"] == client.get(task.pk)
+        assert event.id == task.last_sequence
     assert client.subscribe(task.pk, last=str(task.last_sequence)).all() == []
 
 
-def test_a_stream_whose_events_are_deleted_meanwhile_says_so(client, monkeypatch):
+@pytest.mark.parametrize("kept", [0, 2], ids=["all of them", "the first of them"])
+def test_a_stream_whose_events_are_deleted_meanwhile_says_so(client, kept):
     """Between one look of a slow reader and the next."""
+    task = client.task("task artifact:a:b artifact:c:d artifact:e:f completed")["id"]
+    events = Event.objects.filter(task=task)
+    (events.filter(sequence__lte=kept + 2) if kept else events).delete()
+    with pytest.raises(UnsupportedOperationError, match="not kept any more"):
+        async_to_sync(news.look)(task, 2, Turn.objects.get().pk, TERMINAL, 500)
+    with pytest.raises(UnsupportedOperationError, match="not kept any more"):
+        async_to_sync(news.look)(task, 2, None, TERMINAL, 500)
 
 
 def test_many_tasks_and_events_go_in_portions(a2a, client, make_task, monkeypatch):
@@ -201,6 +212,17 @@ def test_the_work_grows_with_the_portions_and_not_with_the_rows(a2a, client, mak
     assert statements(2) == statements(40)
 
 
+@pytest.mark.parametrize(
+    "work", [async_to_sync(retention._purge), retention.run_purge], ids=["the keeper's duty", "Celery's job"]
+)
+def test_processes_purge_by_themselves(a2a, client, aged, work):
+    a2a(TASK_RETENTION=DAY)
+    for _ in range(3):
+        aged(client.task("task completed")["id"], 2)
+    work()
+    assert not Task.objects.exists()
+
+
 # --- one person's
 
 
@@ -219,10 +241,10 @@ def test_all_tasks_of_one_person_are_deleted(make_client, make_user, gate, said)
         client.as_(user).task("task input")
     waits = client.as_("ann").sending("task working wait:x artifact:a:b completed")
     gate("x").reached()
-    live = Task.objects.get(state="TASK_STATE_WORKING")
+    live = Task.objects.exclude(lease="").get()
     said(live.pk, 2)
     stream = client.as_("ann").subscribe(live.pk)
-    assert kinds([next(stream)]) == ["task"]
+    assert kinds([next(stream).data]) == ["task"]
     assert "3 tasks and" in command("--user", "ann", "--dry-run")
     assert Task.objects.count() == 5
     assert command("--user", "ann").startswith("3 tasks and")

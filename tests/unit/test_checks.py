@@ -191,6 +191,23 @@ def test_cards_that_name_any_host(found, settings):
     assert "a2a.W006" not in found({})
 
 
+def test_celery_that_runs_jobs_where_they_are_sent(found, celery_app):
+    celery_app(task_always_eager=True)
+    assert "EXECUTION" in found({"EXECUTION": "celery"})["a2a.W007"].hint
+    assert "a2a.W007" not in found({})
+    celery_app()
+    assert "a2a.W007" not in found({"EXECUTION": "celery"})
+
+
+@pytest.mark.parametrize("limit", ["time_limit", "soft_time_limit"])
+def test_a_time_limit_for_turns(found, celery_app, limit):
+    celery_app(task_annotations={"a2a_django.run_turn": {limit: 90}})
+    assert "90 s" in found({"EXECUTION": "celery"})["a2a.W008"].msg
+    assert "a2a.W008" not in found({})
+    celery_app(task_time_limit=90, task_soft_time_limit=80)  # for all jobs, but not for ours
+    assert "a2a.W008" not in found({"EXECUTION": "celery"})
+
+
 def test_sqlite_that_locks(found, sqlite):
     sqlite()
     message = found({})["a2a.W004"]

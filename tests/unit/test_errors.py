@@ -10,6 +10,7 @@ from a2a_django.protocol import errors
 
 ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 BAD_REQUEST = "type.googleapis.com/google.rpc.BadRequest"
+RETRY = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "5s"}
 GRPC_STATUSES = {
     *("NOT_FOUND", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "INTERNAL", "UNAUTHENTICATED", "PERMISSION_DENIED"),
     *("UNIMPLEMENTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"),
@@ -40,13 +41,14 @@ def test_each_error_has_a_shape_on_rest_and_on_json_rpc(kind, row):
     error = kind("What is wrong", {"taskId": "t", "n": 1})
     info = {"@type": ERROR_INFO, "reason": row.reason, "domain": "a2a-protocol.org"}
     info["metadata"] = {"taskId": "t", "n": "1"}
+    details = [info, RETRY] if kind is errors.UnavailableError else [info]
     assert errors.rest_body(error) == {
-        "error": {"code": row.http, "status": row.grpc, "message": "What is wrong", "details": [info]}
+        "error": {"code": row.http, "status": row.grpc, "message": "What is wrong", "details": details}
     }
     shown = errors.jsonrpc_error(error)
     if row.title:  # the standard message takes the place of ours
         info["metadata"]["detail"] = "What is wrong"
-    assert (shown["code"], shown["data"]) == (row.jsonrpc, [info])
+    assert (shown["code"], shown["data"]) == (row.jsonrpc, details)
     assert shown["message"] == (row.title or "What is wrong")
     assert 400 <= row.http < 600
     assert row.grpc in GRPC_STATUSES

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from a2a_django import database
 from a2a_django.agents import recovery
 
 
@@ -18,9 +19,16 @@ class Command(BaseCommand):
         parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, with this pause in between")
 
     def handle(self, *args: Any, every: float | None = None, **options: Any) -> None:
-        """Says how many tasks were recovered."""
+        """Says how many tasks were recovered; one that goes on survives its database's absence."""
+        if every is None:
+            return self._recover()
         while True:
-            self.stdout.write(f"{recovery.recover()} recovered")
-            if every is None:
-                return
+            try:
+                self._recover()
+            except database.AWAY as error:
+                self.stderr.write(f"Recovery failed and is tried again: {type(error).__name__}")
             time.sleep(every)
+
+    def _recover(self) -> None:
+        # In a thread of ours, which drops connections that have broken.
+        self.stdout.write(f"{database.log.submit(recovery.recover).result()} recovered")

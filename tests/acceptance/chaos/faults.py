@@ -1,0 +1,112 @@
+"""The faults, done to the processes and services of a site as the plan says; and what was done, for the story."""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from random import Random
+from typing import NamedTuple
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from tests.acceptance.chaos.plan import Strike
+from tests.acceptance.processes import Process, Redis
+from tests.acceptance.sites import Site
+
+DUPLICATES = 10  # jobs of one strike
+
+
+class Hit(NamedTuple):
+    """A fault that was done; by the machine's monotonic clock."""
+
+    began: float
+    ended: float
+    fault: str
+    victim: str
+
+
+class Faults:
+    """Does what the plan says to a site."""
+
+    def __init__(
+        self, site: Site, redis: Redis, processes: dict[str, Process], cancel: Callable[[float], bool]
+    ) -> None:
+        self._site, self._redis, self._processes, self._cancel_one = site, redis, processes, cancel
+        self._suffering: set[str] = set()
+        self._broker = Celery("chaos", broker=redis.url, set_as_current=False)
+        self.hits: list[Hit] = []
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each fault was done."""
+        return Counter(hit.fault for hit in self.hits)
+
+    async def strike(self, strike: Strike) -> None:
+        """Does one fault; one that lasts leaves its victim alone while it suffers another."""
+        if strike.seconds and strike.victim in self._suffering:
+            return
+        began = time.monotonic()
+        with self._suffers(strike.victim) if strike.seconds else nullcontext():
+            done = await getattr(self, f"_{strike.fault}")(strike)
+        if done is not False:
+            self.hits.append(Hit(began, time.monotonic(), strike.fault, strike.victim))
+
+    @contextmanager
+    def _suffers(self, victim: str) -> Iterator[None]:
+        self._suffering.add(victim)
+        try:
+            yield
+        finally:
+            self._suffering.remove(victim)
+
+    async def _kill(self, strike: Strike) -> None:
+        process = self._processes[strike.victim]
+        await asyncio.to_thread(process.stop, signal.SIGKILL)
+        await asyncio.sleep(strike.seconds)
+        await asyncio.to_thread(process.restart)
+
+    _kill_web = _kill
+
+    async def _freeze(self, strike: Strike) -> None:
+        process = self._processes[strike.victim]
+        process.kill(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(strike.seconds)
+        finally:
+            process.kill(signal.SIGCONT)
+
+    async def _restart_redis(self, strike: Strike) -> None:
+        """What it held is lost: jobs and subscriptions."""
+        await asyncio.to_thread(self._redis.stop, signal.SIGKILL)
+        await asyncio.sleep(strike.seconds)
+        await asyncio.to_thread(self._redis.start)
+
+    async def _drop_connections(self, strike: Strike) -> None:
+        victims = [process for name, process in self._processes.items() if strike.victim in (name, "all")]
+        applications = [self._site.application(process.name) for process in victims]
+        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY(?)"
+        await asyncio.to_thread(self._site.database.rows, query, applications)
+
+    async def _duplicate_jobs(self, strike: Strike) -> bool:
+        """More jobs for turns of any state."""
+        rows = await asyncio.to_thread(self._site.database.rows, "SELECT id FROM a2a_django_turn ORDER BY id")
+        if not rows:
+            return False
+        random = Random(strike.choice)
+        with suppress(OperationalError):  # the broker is away
+            await asyncio.to_thread(self.publish, [random.choice(rows)[0] for _ in range(DUPLICATES)])
+        return True
+
+    def publish(self, turns: list[int]) -> list[str]:
+        """Publishes jobs for these turns; their ids."""
+        with self._broker.connection_for_write(transport_options={"max_retries": 1}) as connection:
+            return [
+                self._broker.send_task("a2a_django.run_turn", (turn,), connection=connection, retry=False).id
+                for turn in turns
+            ]
+
+    async def _cancel(self, strike: Strike) -> bool:
+        return self._cancel_one(strike.choice)
