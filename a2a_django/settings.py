@@ -81,7 +81,7 @@ class A2ASettings:
     RECOVERY_SECONDS: float = 10
     """How often each process looks for turns that dead processes held, besides `manage.py a2a_recover`."""
     MAX_ATTEMPTS: int = 3
-    """How often a turn of a restartable agent is tried before its task fails."""
+    """How often a turn is tried whose process dies, if its agent is restartable, or whose executor raises Retry."""
     REDISPATCH_SECONDS: float = 60
     """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
     SHUTDOWN_SECONDS: float = 20

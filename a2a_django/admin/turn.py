@@ -25,7 +25,7 @@ class TurnAdmin(ReadOnlyAdmin):
     search_help_text = "A whole task id, or the number of a turn."
     fieldsets = [
         (None, {"fields": ["state", "agent", "task_link", "user", "message_id"]}),
-        ("Run", {"fields": ["attempt", "worker", "created_at", "started_at", "ended_at", "start_sequence"]}),
+        ("Run", {"fields": ["attempt", "worker", "created_at", "due_at", "started_at", "ended_at", "start_sequence"]}),
         ("Outcome", {"fields": ["error_text", "answer_text"]}),
         ("Request", {"fields": ["request_text"]}),
     ]

@@ -68,10 +68,12 @@ class Agent(models.Model):
         default=list, blank=True, help_text="SecurityRequirement objects; empty: any one of the schemes."
     )
     restartable = models.BooleanField(
-        default=False, help_text="A turn whose process has died is run again; otherwise its task fails."
+        default=False, help_text="A turn whose process has died or was stopped is run again; otherwise its task fails."
     )
     turn_timeout = models.FloatField(
-        null=True, blank=True, help_text="Seconds after which a turn that still runs fails; empty: never."
+        null=True,
+        blank=True,
+        help_text="Seconds after which a turn that still runs fails, at each attempt; empty: never.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)

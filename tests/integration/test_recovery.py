@@ -143,13 +143,14 @@ def test_two_recoveries_at_once_do_no_harm(abandoned):
     assert sequences == list(range(1, len(sequences) + 1))
 
 
-def test_messages_that_wait_behind_a_dead_turn(client, abandoned, eventually):
+def test_messages_that_wait_behind_a_dead_turn(client, abandoned, gate):
     """They follow a turn that is run again; with a task that fails they fail."""
     restartable()
-    task, pending = abandoned("task input:what?", visible=True)
+    task, pending = abandoned("task wait:a input:what?", visible=True)
     follow_up = client.sending(message("completed", taskId=task.pk))
+    gate("a").reached()
     _until(lambda: Turn.objects.filter(state=TurnState.QUEUED).exists())
-    recovery.recover()
+    gate("a").open()
     assert state(pending()["task"]) in ("INPUT_REQUIRED", "COMPLETED")
     assert state(follow_up()["task"]) == "COMPLETED"
     assert words(client.get(task.pk)).count("completed") == 1
