@@ -62,9 +62,9 @@ class Rate(NamedTuple):
 
 WORKERS = ("worker-1", "worker-2")
 FAULTS = {
-    "kill": Rate(7, WORKERS, (0.1, 1)),
+    "kill": Rate(8, (*WORKERS, *WORKERS, "recovery"), (0.1, 1)),
     "kill_web": Rate(3, ("web",), (0.1, 1)),
-    "freeze": Rate(6, WORKERS, (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
+    "freeze": Rate(8, (*WORKERS, *WORKERS, "web"), (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
     "restart_redis": Rate(3, ("redis",), (0, 1.5)),
     "drop_connections": Rate(10, ("all", "web", *WORKERS)),
     "duplicate_jobs": Rate(20),
