@@ -16,12 +16,12 @@ from a2a_django.settings import a2a_settings
 log = logging.getLogger(__name__)
 
 NEVER = 10 * 365 * 86_400  # seconds; an agent's turn_timeout bounds its turns
+LONGEST_COUNTDOWN = 300.0  # seconds; brokers bound how long a worker may hold a job, longer pauses end with recovery
 
 # Kombu alone would keep the request's thread for six seconds of retries, and for minutes where packets are dropped.
 IMPATIENT = {"max_retries": 1, "interval_start": 0.1, "socket_connect_timeout": 2}
 BROKER_REST = 5.0  # seconds for which a broker that failed is not asked again: an attempt takes its time
 _broker_failed = -BROKER_REST
-LONGEST_COUNTDOWN = 300.0  # seconds; a worker holds such a job unacknowledged, which brokers allow for so long
 
 
 def in_process() -> bool:

@@ -6,6 +6,7 @@ Knows no model, since the package exports it and sites import that before there 
 import math
 
 DAY = 86_400.0  # seconds
+MOST_DOUBLINGS = 100  # a float holds no thousand of them
 
 
 class Retry(Exception):  # noqa: N818  it is no error, but a wish
@@ -25,4 +26,4 @@ class Retry(Exception):  # noqa: N818  it is no error, but a wish
 
     def pause(self, attempt: int) -> float:
         """The seconds between that attempt and the next."""
-        return min(self.after * 2.0 ** (attempt - 1), DAY)
+        return min(self.after * 2.0 ** min(attempt - 1, MOST_DOUBLINGS), DAY)

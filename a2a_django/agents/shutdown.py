@@ -70,5 +70,5 @@ def _begin(loop: asyncio.AbstractEventLoop, pipe: int) -> None:
     global _begun
     _begun = True
     loop.remove_reader(pipe)
-    log.info("This worker ends; its turns have %g s to end before.", a2a_settings.SHUTDOWN_SECONDS)
+    log.info("This worker ends, its turns have %g s to end in.", a2a_settings.SHUTDOWN_SECONDS)
     loop.call_later(a2a_settings.SHUTDOWN_SECONDS, leases.interrupt)

@@ -62,11 +62,13 @@ def test_an_executor_may_have_a_last_word(make_client, interrupted, restartable)
     assert (state(task), task["status"]["message"]["parts"]) == ("COMPLETED", [{"text": "goodbye"}])
 
 
-def test_a_cancel_that_was_under_way(make_client, gate, said, eventually):
+def test_a_cancel_that_was_under_way(make_client, gate, said):
     client = make_client("CancelHangs", restartable=True)
     pending = client.sending("task working wait:a")
     gate("a").reached()
-    canceling = client.canceling(Task.objects.get().pk)
+    task = Task.objects.get()
+    said(task.pk, 2)
+    canceling = client.canceling(task.pk)
     gate("cancel").reached()
     interrupt()
     assert state(canceling()) == state(pending()["task"]) == "CANCELED"
