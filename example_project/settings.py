@@ -92,7 +92,9 @@ match DATABASE["ENGINE"]:
         # Statements that come again are prepared in the server, which then need not plan them each time. Behind a
         # PgBouncer that pools transactions leave `prepare_threshold` out.
         # Statements are prepared in the server, which need not plan them each time.
+        # Its threads wait for a connection no longer than for a thread; and it asks a server that was away soon again.
         pool = {"min_size": 2, "max_size": env.int("DATABASE_POOL_SIZE", default=20)}
+        pool |= {"timeout": 10, "reconnect_timeout": 5}
         DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True, "prepare_threshold": 3}
     case "django.db.backends.mysql":
         import pymysql

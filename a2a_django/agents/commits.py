@@ -1,6 +1,7 @@
 """Group commit: what the turns of a process have to append while a commit is under way is the next one (DESIGN 4)."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from a2a_django import database, event_log
 from a2a_django.batches import End, Writer
@@ -18,4 +19,4 @@ async def append(writer: Writer, said: Sequence[Entry], end: End | None) -> None
     if item.error is not None:
         raise item.error
     if end is not None and writer.unfolded is None:
-        await database.log.run(event_log.fold, writer.task_id)
+        await database.patiently(partial(database.log.run, event_log.fold, writer.task_id))

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from functools import partial
 
 from celery import shared_task
 
@@ -66,7 +67,7 @@ def _publish(turn_id: int) -> None:
 
 
 async def _claim_and_perform(turn_id: int) -> None:
-    claim = await database.log.run(claims.claim, turn_id)
+    claim = await database.patiently(partial(database.log.run, claims.claim, turn_id))
     if claim is not None:
         await _perform(claim)
 
