@@ -55,7 +55,7 @@ def list_tasks(caller: Caller, request: ListTasksRequest) -> str:
     # The tenant is one for all rows; without it PostgreSQL doesn't see that the index gives the order where it is null.
     ordered = _after(tasks, request.page_token, seal).order_by("-tenant_id", "-status_timestamp", "-pk")
     found = list(ordered[: size + 1])
-    if any([recovery.recover_task(task.pk) for task in found if recovery.expired(task)]):  # all of them, then look
+    if [task for task in found if recovery.expired(task) and recovery.recover_task(task.pk)]:
         found = list(ordered[: size + 1])
     token = (
         signing.dumps([found[size - 1].status_timestamp.isoformat(), found[size - 1].pk], salt=seal)

@@ -101,7 +101,9 @@ class Cluster:
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(Path(self._binaries.strip()) / program), "-D", str(self._data), *arguments]
         environment = dict([MARK.split("=")], PATH=os.environ["PATH"])
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=False, timeout=60, **_account())
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, env=environment, check=False, timeout=60, **_account()
+        )
         assert done.returncode == 0, self._log.read_text() if self._log.exists() else program
 
 

@@ -162,7 +162,7 @@ def test_a_read_recovers(client, abandoned):
 
 def test_a_list_recovers(client, abandoned):
     client.task("task completed")
-    task, pending = abandoned(visible=True)
+    _task, pending = abandoned(visible=True)
     assert [state(found) for found in client.list()["tasks"]] == ["FAILED", "COMPLETED"]
     assert state(pending()["task"]) == "FAILED"
 
