@@ -37,6 +37,7 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     wrong = {message.obj for message in found}
     found += [] if "BASE_URL" in wrong else [*wrong_base_url()]
     found += [*wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *any_host(), *sqlite_that_locks()]
+    found += [] if wrong & {"REQUEST_THREADS", "LOG_THREADS"} else [*small_pool()]
     return found + ([*eager_jobs(), *jobs_cut_short()] if a2a_settings.EXECUTION == "celery" else [])
 
 
@@ -226,4 +227,21 @@ def sqlite_that_locks() -> Iterator[checks.CheckMessage]:
             hint=f"Set DATABASES[{alias!r}]['OPTIONS'] = {{'transaction_mode': 'IMMEDIATE', 'timeout': 20, "
             "'init_command': 'PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;'}.",
             id="a2a.W004",
+        )
+
+
+def small_pool() -> Iterator[checks.CheckMessage]:
+    """A pool of psycopg's in which there is no connection for some of our threads, which keep theirs."""
+    alias = router.db_for_write(Task)
+    pool = connections[alias].settings_dict.get("OPTIONS", {}).get("pool")
+    options = pool if isinstance(pool, dict) else {}
+    size = options.get("max_size") or options.get("min_size", 4)  # psycopg's default
+    kept = a2a_settings.REQUEST_THREADS + a2a_settings.LOG_THREADS + 1
+    if pool and size <= kept:
+        yield checks.Warning(
+            f"The pool of database {alias!r} has {size} connections, but A2A's own threads keep {kept}: whatever comes "
+            "too late waits for one in vain.",
+            hint=f"Set DATABASES[{alias!r}]['OPTIONS']['pool'] = {{'min_size': 2, 'max_size': {kept + 11}, "
+            "'timeout': 10, 'reconnect_timeout': 5}, or less A2A['REQUEST_THREADS'] and A2A['LOG_THREADS'].",
+            id="a2a.W009",
         )

@@ -11,7 +11,7 @@ from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from a2a_django import batches, chunks, doorbell, snapshots, statements
+from a2a_django import batches, chunks, database, doorbell, snapshots, statements
 from a2a_django.batches import Again, Batch, End, Writer
 from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Task, Turn
@@ -69,10 +69,11 @@ def append_together(appends: Sequence[Append]) -> None:
 
     Whoever ends a turn with it calls `fold` afterwards where `writer.unfolded` is None.
     """
-    done = _commit_group(appends) if len(appends) > 1 else set()
+    done, away = _commit_group(appends) if len(appends) > 1 else set(), None
     for item in appends:
         if id(item) not in done:
-            item.error = _error_of(partial(_append, item.writer, item.said, item.end))
+            item.error = away or _error_of(partial(_append, item.writer, item.said, item.end))
+            away = item.error if isinstance(item.error, database.AWAY) else None  # to hear that takes its time
 
 
 def _commit_group(appends: Sequence[Append]) -> set[int]:

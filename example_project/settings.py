@@ -88,11 +88,13 @@ match DATABASE["ENGINE"]:
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         }
     case "django.db.backends.postgresql":
-        # Opening a connection costs more than most requests. One pool for each process.
+        # Opening a connection costs more than most requests. One pool for each process, which looks whether one still
+        # is a connection before it lends it, and soon asks a server again that was away.
         # Statements that come again are prepared in the server, which then need not plan them each time. Behind a
         # PgBouncer that pools transactions leave `prepare_threshold` out.
-        # Statements are prepared in the server, which need not plan them each time.
         pool = {"min_size": 2, "max_size": env.int("DATABASE_POOL_SIZE", default=20)}
+        pool |= {"timeout": 10, "reconnect_timeout": 5}
+        DATABASE["CONN_HEALTH_CHECKS"] = True
         DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True, "prepare_threshold": 3}
     case "django.db.backends.mysql":
         import pymysql

@@ -1,8 +1,11 @@
 """`client`: one client for each binding; every test of an operation is written once over it."""
 
+import threading
+
 import pytest
 from celery import current_app
 from django.conf import settings as site_settings
+from django.db import OperationalError, connections
 
 from a2a_django.agents import dispatch
 from a2a_django.models import Task
@@ -10,7 +13,7 @@ from tests import clients, executors
 from tests.clients_grpc import CLIENTS
 from tests.clients_v0_3 import LEGACY
 
-__all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "said", "server", "site"]
+__all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "outage", "said", "server", "site"]
 
 ALL = CLIENTS | {f"{name} 0.3": LEGACY[name] for name in ("jsonrpc", "rest")}
 
@@ -88,3 +91,27 @@ def no_broker(settings):
     yield
     current_app.conf.broker_url = before
     dispatch._broker_failed = -dispatch.BROKER_REST
+
+
+class Outage:
+    """Between `begin` and `end` no thread of this process reaches the database; `hits` have tried."""
+
+    def __init__(self, monkeypatch):
+        self._patch, self.hits = monkeypatch, []
+
+    def begin(self):
+        self._patch.setattr(type(connections["default"]), "cursor", self._refuse)
+
+    def _refuse(self, *_):
+        self.hits.append(threading.current_thread().name.partition("_")[0])
+        raise OperationalError(f"could not connect: {executors.SECRET}")
+
+    def end(self):
+        self._patch.undo()
+
+
+@pytest.fixture
+def outage():
+    """outage.begin(), outage.end(): the database is away for this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield Outage(patch)

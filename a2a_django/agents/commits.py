@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from a2a_django import database, event_log
 from a2a_django.batches import End, Writer
@@ -92,4 +93,4 @@ async def append(writer: Writer, said: Sequence[Entry], end: End | None) -> None
     if item.error is not None:
         raise item.error
     if end is not None and writer.unfolded is None:
-        await database.log.run(event_log.fold, writer.task_id)
+        await database.patiently(partial(database.log.run, event_log.fold, writer.task_id))

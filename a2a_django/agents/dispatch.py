@@ -75,7 +75,7 @@ async def _claim_and_perform(turn_id: int) -> None:
     try:
         if shutdown.begun():
             await database.log.run(hand, turn_id)  # another worker takes it
-        elif claim := await database.log.run(claims.claim, turn_id):
+        elif claim := await database.patiently(partial(database.log.run, claims.claim, turn_id)):
             await _perform(claim)
     except Exception as error:  # of whose text Celery would make a line of its log
         log.error("Turn %s stays as it is: %s", turn_id, accidents.place(error))

@@ -14,7 +14,7 @@ import pytest
 from a2a.types import CancelTaskRequest
 from a2a.types.a2a_pb2_grpc import A2AServiceStub
 
-from tests.acceptance import folding, processes, sites
+from tests.acceptance import databases, folding, processes, sites
 from tests.acceptance.databases import Postgres
 from tests.acceptance.processes import Redis, until
 from tests.acceptance.sites import HEADERS, Site, Web
@@ -120,6 +120,13 @@ def layer(tmp_path: Path) -> Iterator[Redis]:
         yield server
 
 
+@pytest.fixture
+def cluster() -> Iterator[databases.Cluster]:
+    """A PostgreSQL server for one test."""
+    with databases.cluster() as server:
+        yield server
+
+
 # --- sites that many scenarios share
 
 
@@ -192,6 +199,22 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 # --- sites of one test
+
+
+@pytest.fixture
+def make_fragile(tmp_path: Path, cluster: databases.Cluster, broker: Redis) -> Iterator[Callable[..., Site]]:
+    """make_fragile(layer=None, **a2a): as make_full, on the database server `cluster`."""
+    with ExitStack() as stack:
+
+        def make(layer: Redis | None = None, **a2a: Any) -> Site:
+            database = Postgres(cluster.url, "fragile")
+            database.create()
+            site = stack.enter_context(sites.full(tmp_path, database, broker, layer, **a2a)).prepare()
+            stack.enter_context(shown(site))
+            stack.enter_context(scenario(site))
+            return site
+
+        yield make
 
 
 @pytest.fixture

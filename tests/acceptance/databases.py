@@ -1,13 +1,20 @@
 """The site's database as it really is, read without Django."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+
+from tests.acceptance.processes import MARK, free_port
 
 
 class Database(Protocol):
@@ -68,3 +75,55 @@ class Postgres:
             if self._connection is not None:
                 self._connection.close()
             self._connection = None
+
+
+class Cluster:
+    """A PostgreSQL server of our own, which can be stopped and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._data, self._log, self._port = folder / "data", folder / "log", free_port()
+        self._binaries = subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout
+        self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+
+    @property
+    def url(self) -> str:
+        return f"postgres://postgres@127.0.0.1:{self._port}/postgres"
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+        options = f"-p {self._port} -h 127.0.0.1 -k {self._data} -c fsync=off"
+        self._run("pg_ctl", "-w", "-l", str(self._log), "-o", options, "start")
+
+    def stop(self) -> None:
+        """Ends it with all connections."""
+        self._run("pg_ctl", "-w", "-m", "fast", "stop")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(Path(self._binaries.strip()) / program), "-D", str(self._data), *arguments]
+        environment = dict([MARK.split("=")], PATH=os.environ["PATH"])
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, env=environment, check=False, timeout=60, **_account()
+        )
+        assert done.returncode == 0, self._log.read_text() if self._log.exists() else program
+
+
+def _account() -> dict[str, Any]:
+    """PostgreSQL does not run as root."""
+    return {"user": "postgres", "group": "postgres", "extra_groups": ()} if os.geteuid() == 0 else {}
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A PostgreSQL server that runs; its folder is one that its account can reach."""
+    folder = Path(tempfile.mkdtemp(prefix="a2a-postgres-"))
+    try:
+        if _account():
+            shutil.chown(folder, "postgres")
+        server = Cluster(folder)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder)

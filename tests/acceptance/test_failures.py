@@ -165,6 +165,43 @@ async def test_celery_without_a_channel_layer(make_full):
     await eventually(lambda: site.idle_seconds(web) > 1, "nobody looks every 0.2 seconds any more", 8)
 
 
+# --- the database
+
+
+@services
+async def test_a_database_that_is_restarted(make_fragile, layer, cluster):
+    """Who has asked before waits for it, who asks meanwhile is told to come again; nothing is lost or doubled."""
+    site = make_fragile(layer)
+    web = site.serve()
+    site.work()
+    listen(web, layer)
+    async with connect(web, streaming=False) as client, raw(web) as http, AsyncExitStack() as stack:
+        parked = (await send(client, "work; ask Which one?")).task.id
+        idle = await stack.enter_async_context(http.subscribe(parked))
+        seen_idle = await read(idle, 1)
+        streaming = await stack.enter_async_context(http.stream("work; chunks 3; wait door; chunks 3; complete"))
+        seen = await read(streaming, 5)
+        waiting = asyncio.create_task(send(client, "work; wait door; complete"))
+        await eventually(lambda: site.waiting("door") == 2)
+        site.database.close()
+        cluster.stop()
+        site.open("door")
+        asking = [http.post(path, body("work; complete")) for path in ("message:send", "message:stream")]
+        for response in await asyncio.gather(*asking):
+            assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        await eventually(lambda: site.workers[0].said("Could not append to the log"))
+        cluster.start()
+        seen += await read(streaming)
+        assert [event.sequence for event in seen] == list(range(1, 10))
+        assert (await waiting).task.status.state == COMPLETED
+        async with asyncio.timeout(20):
+            while (response := await http.post("message:send", body("work; complete"))).status_code == 503:
+                pass
+        assert response.status_code == 200
+        assert (await send(client, "work; complete", task=parked)).task.status.state == COMPLETED
+        assert [event.sequence for event in seen_idle + await read(idle)] == [3, 4, 5]
+
+
 # --- clients
 
 

@@ -6,7 +6,6 @@ import threading
 
 import pytest
 import uvicorn
-from django.db import OperationalError, connections
 
 from a2a_django import database, doorbell
 from a2a_django.models import Task
@@ -161,29 +160,6 @@ def test_a_request_that_waited_too_long_for_a_thread_is_refused(make_client, bus
 
 
 # --- no database
-
-
-class Outage:
-    """Between `begin` and `end` no thread of this process reaches the database; `hits` have tried."""
-
-    def __init__(self, monkeypatch):
-        self._patch, self.hits = monkeypatch, []
-
-    def begin(self):
-        self._patch.setattr(type(connections["default"]), "cursor", self._refuse)
-
-    def _refuse(self, *_):
-        self.hits.append(threading.current_thread().name.partition("_")[0])
-        raise OperationalError(f"could not connect: {SECRET}")
-
-    def end(self):
-        self._patch.undo()
-
-
-@pytest.fixture
-def outage():
-    with pytest.MonkeyPatch.context() as patch:
-        yield Outage(patch)
 
 
 OPERATIONS = ["send", "stream", "get", "list", "cancel", "subscribe", "list_push", "extended_card"]

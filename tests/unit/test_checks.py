@@ -25,11 +25,11 @@ def found(settings):
 
 
 @pytest.fixture
-def sqlite(monkeypatch):
-    """Returns a function that gives the default database's OPTIONS as if it were SQLite."""
+def database(monkeypatch):
+    """database(vendor, **options): gives the default database's OPTIONS as if it were that one."""
 
-    def use(**options):
-        connection = types.SimpleNamespace(vendor="sqlite", settings_dict={"OPTIONS": options})
+    def use(vendor, **options):
+        connection = types.SimpleNamespace(vendor=vendor, settings_dict={"OPTIONS": options})
         monkeypatch.setattr("a2a_django.checks.connections", {"default": connection})
 
     return use
@@ -47,8 +47,8 @@ def test_a2a_that_is_no_dict(found, a2a):
     assert "A2A = {}" in messages["a2a.E001"].hint
 
 
-def test_a_site_without_the_setting_is_fine(found, settings, sqlite):
-    sqlite(transaction_mode="IMMEDIATE")
+def test_a_site_without_the_setting_is_fine(found, settings, database):
+    database("sqlite", transaction_mode="IMMEDIATE")
     del settings.A2A
     assert check_settings(None) == []
 
@@ -108,8 +108,8 @@ def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkey
         {"EXECUTION": "inprocess", "STREAMING": False, "PATH": ""},
     ],
 )
-def test_right_settings_are_not_complained_about(found, sqlite, a2a):
-    sqlite(transaction_mode="IMMEDIATE")
+def test_right_settings_are_not_complained_about(found, database, a2a):
+    database("sqlite", transaction_mode="IMMEDIATE")
     assert found(a2a) == {}
 
 
@@ -170,8 +170,8 @@ def test_a_base_url_that_is_no_address(found, url):
 
 
 @pytest.mark.parametrize("url", ["https://agents.example.com", "http://[::1]:8000/", "https://example.com/agents"])
-def test_a_base_url_that_is_an_address(found, sqlite, url):
-    sqlite(transaction_mode="IMMEDIATE")
+def test_a_base_url_that_is_an_address(found, database, url):
+    database("sqlite", transaction_mode="IMMEDIATE")
     assert found({"BASE_URL": url}) == {}
 
 
@@ -208,13 +208,30 @@ def test_a_time_limit_for_turns(found, celery_app, limit):
     assert "a2a.W008" not in found({"EXECUTION": "celery"})
 
 
-def test_sqlite_that_locks(found, sqlite):
-    sqlite()
+def test_sqlite_that_locks(found, database):
+    database("sqlite")
     message = found({})["a2a.W004"]
     assert "DEFERRED" in message.msg
     assert "'transaction_mode': 'IMMEDIATE'" in message.hint
-    sqlite(transaction_mode="immediate")
+    database("sqlite", transaction_mode="immediate")
     assert "a2a.W004" not in found({})
+
+
+@pytest.mark.parametrize("pool", [True, {"timeout": 5}, {"min_size": 9}, {"min_size": 2, "max_size": 9}])
+def test_a_pool_that_is_too_small(found, database, pool):
+    """Our threads keep nine connections by default."""
+    database("postgresql", pool=pool)
+    message = found({})["a2a.W009"]
+    assert "keep 9" in message.msg
+    assert "'max_size': 20" in message.hint
+    assert "a2a.W009" not in found({"REQUEST_THREADS": 1, "LOG_THREADS": 1})
+    assert found({"REQUEST_THREADS": "many"}).keys() == {"a2a.E004"}
+
+
+@pytest.mark.parametrize("options", [{}, {"pool": False}, {"pool": {"min_size": 10}}, {"pool": {"max_size": 20}}])
+def test_a_pool_that_is_large_enough(found, database, options):
+    database("postgresql", **options)
+    assert "a2a.W009" not in found({})
 
 
 def test_the_checks_ask_no_database(found):
