@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 from uuid import uuid4
 
-from django.db import InterfaceError, OperationalError
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -66,7 +65,7 @@ class Held:
         left = self._deadline - time.monotonic()
         await self._ear.wait(left if 0 < left < float("inf") else None)
         if self._noted == self.renewed:
-            with contextlib.suppress(OperationalError, InterfaceError):  # then the next renewal tells
+            with contextlib.suppress(*database.AWAY):  # then the next renewal tells
                 self._see(await database.log.run(_standing, self.task_id))
         self._noted = self.renewed
 

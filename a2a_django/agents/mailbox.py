@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from a2a.types import Message
-from django.db import InterfaceError, OperationalError, transaction
+from django.db import transaction
 
 from a2a_django import database
 from a2a_django.agents import claims
@@ -87,7 +87,7 @@ class _Messages(AsyncIterator[Message]):
             except FencedError:
                 self._ear.close()
                 raise StopAsyncIteration from None
-            except (OperationalError, InterfaceError) as error:
+            except database.AWAY as error:
                 log.warning("Could not look for messages, trying again: %s", type(error).__name__)
                 letter = None
             if letter is None:

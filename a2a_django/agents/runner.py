@@ -9,7 +9,6 @@ from typing import Any
 from a2a.server.agent_execution import RequestContext
 from a2a.types import Task as ProtoTask
 from asgiref.sync import ThreadSensitiveContext
-from django.db import InterfaceError, OperationalError
 
 from a2a_django import accidents, database, doorbell, entries
 from a2a_django.agents import claims, commits, connections, inbox, loop, registry
@@ -126,18 +125,28 @@ class _Run:
                 await self._append(said, None)
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
-        """Appends; while the database is away it tries again for as long as the lease lasts."""
+        """Appends; while the database is away it tries again for as long as the lease lasts, then it is fenced off."""
         self.writer.activated = self.activation.news()
-        async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
-            pause = 0.05
-            while True:
-                try:
-                    return await commits.append(self.writer, said, end)
-                except (OperationalError, InterfaceError) as error:
-                    log.warning("Could not append to the log, trying again: %s", type(error).__name__)
-                    self.writer.unsure = True
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, 2)
+        try:
+            async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
+                await self._append_patiently(said, end)
+        except TimeoutError:
+            log.warning("The database was away for too long, turn %s is left to recovery.", self.claim.turn_id)
+            raise FencedError from None
+        except Exception:
+            self.speech.close()  # what follows would stand behind a hole
+            raise
+
+    async def _append_patiently(self, said: list[Entry], end: End | None) -> None:
+        pause = 0.05
+        while True:
+            try:
+                return await commits.append(self.writer, said, end)
+            except database.AWAY as error:
+                log.warning("Could not append to the log, trying again: %s", type(error).__name__)
+                self.writer.unsure = True
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2)
 
     async def _heed(self) -> None:
         """Looks at what the lease's watch has found."""
@@ -200,8 +209,7 @@ class _Run:
 
     def _ending(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """The last entries and how the turn ends."""
-        error = self._failure()
-        ended = self.writer.terminal or any(entry.state in TERMINAL for entry in said)
+        error, ended = self._failure(), self._ends(said)
         if self.canceled:
             return said + ([] if ended else [self._canceled()]), self._end()
         if error is None:
@@ -214,7 +222,11 @@ class _Run:
         """The last entries and how the turn ends when it has failed and the task goes with it."""
         public = error if isinstance(error, errors.A2AError) else errors.InternalError()
         answer = None if self.writer.visible or said else errors.store(public)
-        return ([] if self.writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
+        return (said if self._ends(said) else [*said, self._failed(public)]), self._end(error, answer)
+
+    def _ends(self, said: list[Entry]) -> bool:
+        """Whether the task has ended with what was said."""
+        return self.writer.terminal or any(entry.state in TERMINAL for entry in said)
 
     def _end(self, error: BaseException | None = None, answer: dict[str, Any] | None = None) -> End:
         """The end of this turn and of those whose messages it has read."""

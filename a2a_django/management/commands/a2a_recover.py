@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
-from django.db import InterfaceError, OperationalError
 
 from a2a_django import database
 from a2a_django.agents import recovery
@@ -26,7 +25,7 @@ class Command(BaseCommand):
         while True:
             try:
                 self._recover()
-            except (OperationalError, InterfaceError) as error:
+            except database.AWAY as error:
                 self.stderr.write(f"Recovery failed and is tried again: {type(error).__name__}")
             time.sleep(every)
 
