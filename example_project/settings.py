@@ -90,10 +90,16 @@ match DATABASE["ENGINE"]:
     case "django.db.backends.postgresql":
         # Opening a connection costs more than most requests. One pool for each process.
         # Statements that come again are prepared in the server, which then need not plan them each time. Behind a
-        # PgBouncer that pools transactions leave `prepare_threshold` out.
-        # Statements are prepared in the server, which need not plan them each time.
+        # PgBouncer that pools transactions leave `prepare_threshold` and `options` out.
+        # A machine that is frozen or lost in a transaction keeps its rows locked until the server ends the session,
+        # which has to be sooner than others lose their leases over it (A2A["LEASE_SECONDS"]).
         pool = {"min_size": 2, "max_size": env.int("DATABASE_POOL_SIZE", default=20)}
-        DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True, "prepare_threshold": 3}
+        DATABASE["OPTIONS"] = {
+            "pool": pool,
+            "server_side_binding": True,
+            "prepare_threshold": 3,
+            "options": "-c idle_in_transaction_session_timeout=10s",
+        }
     case "django.db.backends.mysql":
         import pymysql
 

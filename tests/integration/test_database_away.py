@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, InternalError, OperationalError
 
 from a2a_django import event_log
 from a2a_django.agents import leases, recovery
@@ -31,8 +31,9 @@ def break_commits(monkeypatch):
     return make
 
 
-@pytest.mark.parametrize("error", [OperationalError, InterfaceError])
+@pytest.mark.parametrize("error", [OperationalError, InterfaceError, InternalError])
 def test_what_could_not_be_written_is_written_later(client, break_commits, error):
+    """InternalError is what psycopg makes of a session that the server has ended for being idle in a transaction."""
     times = iter(range(3))
     break_commits(error("the connection broke"), lambda _: next(times, None) is not None)
     task = client.task("task artifact:a:1 append:a:2 completed")
