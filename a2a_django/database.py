@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from asgiref.sync import sync_to_async
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, InternalError, OperationalError, connections
 
 from a2a_django.settings import a2a_settings
 
@@ -21,8 +21,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-AWAY = (OperationalError, InterfaceError)
-"""What comes of a database that is away, restarts, or had to give one of two locks up: soon it may be well."""
+AWAY = (OperationalError, InterfaceError, InternalError)
+"""What comes of a database that is away, ends the connection or gives one of two locks up: soon it may be well."""
 
 IDLE_SECONDS = 60.0  # a connection that rested longer is opened anew: servers and proxies drop idle ones
 

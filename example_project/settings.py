@@ -91,11 +91,18 @@ match DATABASE["ENGINE"]:
         # Opening a connection costs more than most requests. One pool for each process, which looks whether one still
         # is a connection before it lends it, and soon asks a server again that was away.
         # Statements that come again are prepared in the server, which then need not plan them each time. Behind a
-        # PgBouncer that pools transactions leave `prepare_threshold` out.
+        # PgBouncer that pools transactions leave `prepare_threshold` and `options` out.
+        # A machine that is frozen or lost in a transaction keeps its rows locked until the server ends the session,
+        # which has to be sooner than others lose their leases over it (A2A["LEASE_SECONDS"]).
         pool = {"min_size": 2, "max_size": env.int("DATABASE_POOL_SIZE", default=20)}
         pool |= {"timeout": 10, "reconnect_timeout": 5}
         DATABASE["CONN_HEALTH_CHECKS"] = True
-        DATABASE["OPTIONS"] = {"pool": pool, "server_side_binding": True, "prepare_threshold": 3}
+        DATABASE["OPTIONS"] = {
+            "pool": pool,
+            "server_side_binding": True,
+            "prepare_threshold": 3,
+            "options": "-c idle_in_transaction_session_timeout=10s",
+        }
     case "django.db.backends.mysql":
         import pymysql
 

@@ -42,7 +42,7 @@ class Outcomes:
         """When the turn has failed and the task goes with it."""
         public = _public(error)
         answer = None if self._writer.visible or said else errors.store(public)
-        return ([] if self._writer.terminal else [*said, self._failed(public)]), self._end(error, answer)
+        return (said if self._has_ended(said) else [*said, self._failed(public)]), self._end(error, answer)
 
     def canceled(self, said: list[Entry]) -> tuple[list[Entry], End]:
         """When the executor has obeyed a cancel, or was stopped."""

@@ -151,24 +151,34 @@ class _Run:
             self.wake.clear()
         failed, self.voice.failed = self.voice.failed, None
         if failed is not None and failed.error is not None and not isinstance(failed.error, database.AWAY):
+            self.speech.close()  # what follows would stand behind a hole
             raise failed.error
         self.writer.unsure |= failed is not None
         return [*(failed.said if failed else ()), *self._take()]
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
-        """Appends; while the database is away it tries again for as long as the lease lasts."""
-        async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
-            pause = 0.05
-            while True:
-                try:
-                    await commits.append(self.writer, said, end)
-                    self.again = end.again if end else None
-                    return
-                except database.AWAY as error:
-                    log.warning("Could not append to the log, trying again: %s", type(error).__name__)
-                    self.writer.unsure = True
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, 2)
+        """Appends; while the database is away it tries again for as long as the lease lasts, then it is fenced off."""
+        try:
+            async with asyncio.timeout(a2a_settings.LEASE_SECONDS):
+                await self._append_patiently(said, end)
+        except TimeoutError:
+            log.warning("The database was away for too long, turn %s is left to recovery.", self.claim.turn_id)
+            raise FencedError from None
+        except Exception:
+            self.speech.close()  # what follows would stand behind a hole
+            raise
+        self.again = end.again if end else None
+
+    async def _append_patiently(self, said: list[Entry], end: End | None) -> None:
+        pause = 0.05
+        while True:
+            try:
+                return await commits.append(self.writer, said, end)
+            except database.AWAY as error:
+                log.warning("Could not append to the log, trying again: %s", type(error).__name__)
+                self.writer.unsure = True
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 2)
 
     async def _heed(self) -> None:
         """Looks at what the lease's watch has found."""

@@ -60,6 +60,14 @@ class Postgres:
     def drop(self) -> None:
         self._run(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
 
+    def close_to_all(self) -> None:
+        """Nobody can connect any more; who is connected stays."""
+        self._run(f'ALTER DATABASE "{self.name}" ALLOW_CONNECTIONS false')
+
+    def open_to_all(self) -> None:
+        """Whoever is allowed to can connect again."""
+        self._run(f'ALTER DATABASE "{self.name}" ALLOW_CONNECTIONS true')
+
     def _run(self, statement: str) -> None:
         with psycopg.connect(self._server, autocommit=True) as connection:
             connection.execute(statement)

@@ -12,7 +12,7 @@ from tests.acceptance.chaos.talks import CANCELED
 
 MAX_ATTEMPTS = 3
 SOON = 2 * LEASE_SECONDS + 3  # seconds in which a loss is noticed by whom it concerns, on a busy machine
-HURTS = ("kill", "kill_web", "freeze", "drop_connections")
+HURTS = ("death", "kill", "kill_web", "freeze", "drop_connections", "lose_database")
 
 
 def check(record: Record, evidence: Evidence) -> Iterator[str]:
@@ -98,7 +98,7 @@ def check_overlaps(runs: Sequence[Noted], taken: Sequence[float], evidence: Evid
 def check_takeovers(taken: Sequence[tuple[float, Change, Change]], evidence: Evidence) -> Iterator[str]:
     """Only what a fault has come over is taken away (CASES 55)."""
     for at, before, change in taken:
-        victims = ("all", before.process, "web" if before.process.startswith(("daphne", "uvicorn")) else "")
+        victims = ("all", "database", before.process, "web" if before.process.startswith(("daphne", "uvicorn")) else "")
         hurt = [hit for hit in evidence.hits if hit.fault in HURTS and hit.victim in victims]
         if not any(hit.began <= at <= hit.ended + SOON for hit in hurt):
             yield f"{change.process} took the lease {change.before} of {before.process}, which was not hurt"

@@ -13,10 +13,14 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from tests.acceptance.chaos.plan import Strike
+from tests.acceptance.databases import Postgres
 from tests.acceptance.processes import Process, Redis
 from tests.acceptance.sites import Site
 
 DUPLICATES = 10  # jobs of one strike
+RECENT = 50  # turns of which they are
+DEATH = "death"  # of a process that nobody has killed
+UNRECOVERABLE = "Unrecoverable error: .*hostname"  # kombu has lost its Redis at a bad moment, and ends the worker
 
 
 class Hit(NamedTuple):
@@ -32,12 +36,19 @@ class Faults:
     """Does what the plan says to a site."""
 
     def __init__(
-        self, site: Site, redis: Redis, processes: dict[str, Process], cancel: Callable[[float], bool]
+        self,
+        site: Site,
+        database: Postgres,
+        redis: Redis,
+        processes: dict[str, Process],
+        cancel: Callable[[float], bool],
     ) -> None:
-        self._site, self._redis, self._processes, self._cancel_one = site, redis, processes, cancel
+        self._site, self._database, self._redis = site, database, redis
+        self._processes, self._cancel_one = processes, cancel
         self._suffering: set[str] = set()
         self._broker = Celery("chaos", broker=redis.url, set_as_current=False)
         self.hits: list[Hit] = []
+        self.deaths: list[str] = []  # processes that ended by themselves for no known reason
 
     @property
     def counts(self) -> Counter[str]:
@@ -61,6 +72,19 @@ class Faults:
             yield
         finally:
             self._suffering.remove(victim)
+
+    async def supervise(self) -> None:
+        """Starts what has ended by itself, as every site's supervisor does."""
+        while True:
+            await asyncio.sleep(0.5)
+            for name, process in self._processes.items():
+                if name not in self._suffering and not process.alive:
+                    await self.strike(Strike(0, DEATH, name, 0.01, 0))
+
+    async def _death(self, strike: Strike) -> None:
+        process = self._processes[strike.victim]
+        self.deaths += [] if process.said(UNRECOVERABLE) else [strike.victim]
+        await asyncio.to_thread(process.restart)
 
     async def _kill(self, strike: Strike) -> None:
         process = self._processes[strike.victim]
@@ -86,18 +110,29 @@ class Faults:
 
     async def _drop_connections(self, strike: Strike) -> None:
         victims = [process for name, process in self._processes.items() if strike.victim in (name, "all")]
-        applications = [self._site.application(process.name) for process in victims]
+        await asyncio.to_thread(self._terminate, [self._site.application(process.name) for process in victims])
+
+    def _terminate(self, applications: list[str]) -> None:
         query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY(?)"
-        await asyncio.to_thread(self._site.database.rows, query, applications)
+        self._database.rows(query, applications)
+
+    async def _lose_database(self, strike: Strike) -> None:
+        """Nobody gets in for a while, as when the server is started again."""
+        await asyncio.to_thread(self._database.close_to_all)
+        try:
+            await self._drop_connections(strike._replace(victim="all"))
+            await asyncio.sleep(strike.seconds)
+        finally:
+            await asyncio.to_thread(self._database.open_to_all)
 
     async def _duplicate_jobs(self, strike: Strike) -> bool:
         """More jobs for turns of any state."""
-        rows = await asyncio.to_thread(self._site.database.rows, "SELECT id FROM a2a_django_turn ORDER BY id")
+        rows = await asyncio.to_thread(self._database.rows, "SELECT id FROM a2a_django_turn ORDER BY id")
         if not rows:
             return False
         random = Random(strike.choice)
         with suppress(OperationalError):  # the broker is away
-            await asyncio.to_thread(self.publish, [random.choice(rows)[0] for _ in range(DUPLICATES)])
+            await asyncio.to_thread(self.publish, [random.choice(rows[-RECENT:])[0] for _ in range(DUPLICATES)])
         return True
 
     def publish(self, turns: list[int]) -> list[str]:

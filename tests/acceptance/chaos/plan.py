@@ -67,6 +67,7 @@ FAULTS = {
     "freeze": Rate(8, (*WORKERS, *WORKERS, "web"), (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
     "restart_redis": Rate(3, ("redis",), (0, 1.5)),
     "drop_connections": Rate(10, ("all", "web", *WORKERS)),
+    "lose_database": Rate(2, ("database",), (0.2, LEASE_SECONDS)),
     "duplicate_jobs": Rate(20),
     "cancel": Rate(40),
 }

@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "LOOK_SECONDS": 1,
     "HEARTBEAT_SECONDS": 2,
 }
+RECENT = 25  # tasks of which one may be canceled
 LASTING = (
     "SELECT id, state, status, last_sequence, visible, metadata FROM a2a_django_task",
     "SELECT task_id, id, state, attempt, end_sequence, error, ended_at FROM a2a_django_turn",
@@ -63,12 +64,12 @@ class Report:
 def run(folder: Path, seed: int, seconds: float, server: str = "daphne") -> Report:
     """Does what the plan of `seed` says to a site of its own; TEST_POSTGRES_URL says where its database is made."""
     made = plan.make(seed, seconds)
-    with _site(folder, server) as (site, redis, recovery):
-        return asyncio.run(Chaos(made, site, redis, recovery).run())
+    with _site(folder, server) as (site, database, redis, recovery):
+        return asyncio.run(Chaos(made, site, database, redis, recovery).run())
 
 
 @contextmanager
-def _site(folder: Path, server: str) -> Iterator[tuple[Site, Redis, Process]]:
+def _site(folder: Path, server: str) -> Iterator[tuple[Site, Postgres, Redis, Process]]:
     """A web process, two workers, a Redis for jobs and rings, and `a2a_recover` besides."""
     database = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_chaos_{os.getpid()}")
     database.create()
@@ -84,7 +85,7 @@ def _site(folder: Path, server: str) -> Iterator[tuple[Site, Redis, Process]]:
             recovery = Process("recovery", command, folder / "recovery.log", site.environment("recovery"))
             site.stack.callback(recovery.stop)
             recovery.start(lambda process: process.said("recovered"))
-            yield site, redis, recovery
+            yield site, database, redis, recovery
     finally:
         database.drop()
 
@@ -92,10 +93,10 @@ def _site(folder: Path, server: str) -> Iterator[tuple[Site, Redis, Process]]:
 class Chaos:
     """One run on a site that is up."""
 
-    def __init__(self, made: Plan, site: Site, redis: Redis, recovery: Process) -> None:
+    def __init__(self, made: Plan, site: Site, database: Postgres, redis: Redis, recovery: Process) -> None:
         self.plan, self.site = made, site
         self.processes = {"web": site.web[0], **{worker.name: worker for worker in site.workers}, "recovery": recovery}
-        self.faults = Faults(site, redis, self.processes, self._cancel)
+        self.faults = Faults(site, database, redis, self.processes, self._cancel)
         self.calm = asyncio.Event()
         self.began = time.monotonic()
         self.conversations: list[Conversation] = []
@@ -107,9 +108,11 @@ class Chaos:
         async with AsyncExitStack() as stack:
             people = {name: await stack.enter_async_context(doors.client(name)) for name in ("ann", "bob")}
             talks = [asyncio.create_task(self._talk(talk, people[talk.user])) for talk in self.plan.talks]
+            supervising = asyncio.create_task(self.faults.supervise())
             await asyncio.gather(*map(self._strike, self.plan.strikes))
             await self._settle(talks)
             await self._repeat_jobs()
+            supervising.cancel()
         return await asyncio.to_thread(self._report)
 
     async def _at(self, seconds: float) -> None:
@@ -127,10 +130,10 @@ class Chaos:
         await self.faults.strike(strike)
 
     def _cancel(self, choice: float) -> bool:
-        """Cancels somebody's task, rather one that has just begun."""
-        known = [conversation for conversation in self.conversations if conversation.task]
+        """Cancels one of the newest tasks."""
+        known = [conversation for conversation in self.conversations if conversation.task][-RECENT:]
         if known:
-            self.canceling.append(asyncio.create_task(known[int(len(known) * choice**0.1)].cancel()))
+            self.canceling.append(asyncio.create_task(known[int(len(known) * choice)].cancel()))
         return bool(known)
 
     # --- calm
@@ -186,7 +189,8 @@ class Chaos:
             hits=self.faults.hits,
             epoch=time.time() - time.monotonic(),
         )
-        violations = [*self.violations, *checks.check(found), *self._folds(found), *self._dead()]
+        deaths = [Violation(f"{name} has died") for name in self.faults.deaths]
+        violations = [*self.violations, *deaths, *checks.check(found), *self._folds(found)]
         counts = {
             "turns": Counter(turn.state for record in found.records.values() for turn in record.turns),
             "tasks": Counter(record.state.removeprefix("TASK_STATE_") for record in found.records.values()),
@@ -205,10 +209,6 @@ class Chaos:
                 folding.check(self.site, task)
             except AssertionError as error:
                 yield Violation(f"the fold of the log: {error}", task)
-
-    def _dead(self) -> Iterator[Violation]:
-        """Processes that ended though nobody had killed them."""
-        yield from (Violation(f"{name} has died") for name, process in self.processes.items() if not process.alive)
 
 
 def main() -> int:
