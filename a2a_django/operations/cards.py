@@ -16,4 +16,4 @@ def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest
     extended = card.extended(caller.agent, urls, caller.tenant.slug if caller.tenant else "")
     if extended is None:
         raise errors.ExtendedAgentCardNotConfiguredError
-    return card.render(extended).body.decode()
+    return card.render(extended, urls.keys).body.decode()

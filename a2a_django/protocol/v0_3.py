@@ -200,7 +200,9 @@ def nothing(text: str) -> str:
 
 def card(text: str) -> str:
     """An AgentCard; VersionNotSupportedError where the agent has no interface of this version."""
-    return _dumped(conversions.to_compat_agent_card(codec.read(text, AgentCard)))
+    found = codec.read(text, AgentCard)
+    found.ClearField("signatures")  # they are of the card of 1.0
+    return _dumped(conversions.to_compat_agent_card(found))
 
 
 def card_fields(found: AgentCard) -> dict[str, Any]:
