@@ -43,7 +43,14 @@ class Secret:
     def reveal(self) -> str:
         """The text; DecryptionError without the key."""
         try:
-            return _fernet().decrypt(self.ciphertext).decode() if self else ""
+            return _fernet().decrypt(self.ciphertext.encode()).decode() if self else ""
+        except InvalidToken:
+            raise DecryptionError from None
+
+    def renewed(self) -> "Secret":
+        """The same text, encrypted with the first key; DecryptionError."""
+        try:
+            return Secret(_fernet().rotate(self.ciphertext.encode()).decode() if self else "")
         except InvalidToken:
             raise DecryptionError from None
 

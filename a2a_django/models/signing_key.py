@@ -4,7 +4,9 @@ from datetime import timedelta
 
 from django.db import models
 from django.db.models.functions import Coalesce, Now
+from django.utils import timezone
 
+from a2a_django.encryption import DecryptionError
 from a2a_django.models.fields import EncryptedField, IdentifierField
 
 KEPT = timedelta(days=30)
@@ -56,3 +58,12 @@ class SigningKey(models.Model):
 
     def __str__(self) -> str:
         return str(self.kid)
+
+    @property
+    def state(self) -> str:
+        """What it is good for, in words."""
+        if self.retired_at is None:
+            return "signs" if self.private_key.readable else f"can't sign. {DecryptionError()}"
+        if self.published_until is not None and self.published_until > timezone.now():
+            return f"retired, published until {self.published_until:%Y-%m-%d %H:%M}"
+        return "retired"
