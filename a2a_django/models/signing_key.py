@@ -36,7 +36,7 @@ class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
 
         Nothing needs their private halves any more, so these are erased.
         """
-        until = models.ExpressionWrapper(Now() + keep, output_field=models.DateTimeField())
+        until = models.ExpressionWrapper(Now() + keep, output_field=models.DateTimeField()) if keep else Now()
         return self.update(retired_at=Coalesce("retired_at", Now()), published_until=until, private_key="")
 
 

@@ -427,11 +427,15 @@ def test_a_key_that_can_not_be_decrypted(site, agent, make_key, settings, caplog
     verify(site, parse_agent_card(site.get(CARD).json()))
 
 
-def test_a_card_that_has_no_canonical_form(site, agent, make_key, caplog):
+def test_a_card_that_has_no_canonical_form(site, agent, make_key, a2a, caplog):
     """One that is nested deeper than the SDK goes is served unsigned."""
+
+    def modify(card):
+        card.capabilities.extensions[0].params.update(reduce(lambda inner, _: {"in": inner}, range(140), {}))
+        return card
+
     make_key()
-    deep = reduce(lambda inner, _: {"in": inner}, range(140), {})
-    agent.extensions.update(params=deep)
+    a2a(CARD_MODIFIER=modify)
     assert "signatures" not in site.get(CARD).json()
     assert "not signed" in caplog.text
 

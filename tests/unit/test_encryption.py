@@ -136,7 +136,7 @@ def test_the_database_holds_no_text(make_config):
 
 def test_no_text_needs_no_encryption(make_config):
     make_config(token="")
-    assert stored() == [("", "")]
+    assert list(stored()) == [("", "")]
 
 
 def test_all_ways_of_writing_encrypt(make_config):
