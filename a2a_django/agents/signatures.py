@@ -10,7 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from google.protobuf.json_format import ParseError
 
-from a2a_django import keys
+from a2a_django import accidents, keys
 from a2a_django.encryption import DecryptionError
 from a2a_django.protocol import codec
 
@@ -68,7 +68,8 @@ def _by(key: keys.Key, card: str, jku: str) -> tuple[dict[str, str], ...]:
             private = Repeatable(private)
         signatures = (_of_the_sdk(card, private, header), _literal(card, private, header))
     except (DecryptionError, ValueError, UnsupportedAlgorithm, ParseError) as error:
-        log.error("Agent cards are not signed with key %s: %s", key.kid, error)
+        reason = error if isinstance(error, DecryptionError) else accidents.place(error)
+        log.error("A card is not signed with key %s. %s", key.kid, reason)
         return ()
     return signatures if signatures[0] != signatures[1] else signatures[:1]
 
