@@ -50,7 +50,7 @@ class Secret:
     def renewed(self) -> "Secret":
         """The same text, encrypted with the first key; DecryptionError."""
         try:
-            return Secret(_fernet().rotate(self.ciphertext.encode()).decode() if self else "")
+            return Secret(_fernet().rotate(self.ciphertext.encode()).decode())
         except InvalidToken:
             raise DecryptionError from None
 

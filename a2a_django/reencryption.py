@@ -37,7 +37,8 @@ def _batch(model: type[Model], names: list[str], after: Any, unreadable: list[st
 
 def _renewed(row: Model, name: str) -> bool:
     try:
-        setattr(row, name, getattr(row, name).renewed())
+        if secret := getattr(row, name):
+            setattr(row, name, secret.renewed())
     except DecryptionError:
         return False
     return True

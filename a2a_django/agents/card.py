@@ -78,8 +78,8 @@ def _challenge(name: str, scheme: SecurityScheme) -> str:
     return name  # HTTP has none for keys in headers and cookies, nor for certificates
 
 
-def render(card: AgentCard, keys: str = "") -> Rendered:
-    """`card` as JSON, for clients of both versions, signed if there are keys; `keys` is the URL of the public ones.
+def render(card: AgentCard, keys: str | None = None) -> Rendered:
+    """`card` as JSON, signed if this site has keys; `keys` is the URL of the public ones, None asks for no signatures.
 
     It holds what A2A 5.7 wants to be there and nothing that 8.4.1 wants left out, so that it is signed as it stands.
     Names are sorted: protobuf's maps come in another order in each process, and the ETag is to be the same in all.
@@ -88,7 +88,8 @@ def render(card: AgentCard, keys: str = "") -> Rendered:
     for scheme in data.get("securitySchemes", {}).values():
         _tell_all(scheme)
     signed = data.pop("signatures", [])  # by the CARD_MODIFIER
-    signed += signatures.of(codec.dumps(data, sort_keys=True), keys)
+    if keys is not None:
+        signed += signatures.of(codec.dumps(data, sort_keys=True), keys)
     body = codec.dumps(data | {"signatures": signed} if signed else data, sort_keys=True).encode()
     return Rendered(body, f'"{hashlib.sha256(body).hexdigest()}"')
 

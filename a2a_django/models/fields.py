@@ -1,6 +1,6 @@
 """Column types of our own."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import FieldError
 from django.db import models
@@ -27,11 +27,14 @@ class SecretAttribute(DeferredAttribute):
         instance.__dict__[self.field.attname] = Secret.of(value) if isinstance(value, str) else value
 
 
-class EncryptedField(models.TextField):  # type: ignore[type-arg]
-    """Text that is encrypted in the database; `row.field.reveal()` gives it. No form edits it, no lookup finds it."""
+if TYPE_CHECKING:
+    _TextField = models.TextField[Secret | str, Secret]  # what is assigned, what is read
+else:
+    _TextField = models.TextField
 
-    _pyi_private_set_type: "Secret | str"  # type: ignore[assignment]
-    _pyi_private_get_type: Secret  # type: ignore[assignment]
+
+class EncryptedField(_TextField):
+    """Text that is encrypted in the database; `row.field.reveal()` gives it. No form edits it, no lookup finds it."""
 
     descriptor_class = SecretAttribute
     IN_FIXTURES = "encrypted:"  # tells what dumpdata wrote from text that somebody has put into a fixture

@@ -200,9 +200,7 @@ def nothing(text: str) -> str:
 
 def card(text: str) -> str:
     """An AgentCard; VersionNotSupportedError where the agent has no interface of this version."""
-    found = codec.read(text, AgentCard)
-    found.ClearField("signatures")  # they are of the card of 1.0
-    return _dumped(conversions.to_compat_agent_card(found))
+    return _dumped(conversions.to_compat_agent_card(codec.read(text, AgentCard)))
 
 
 def card_fields(found: AgentCard) -> dict[str, Any]:
