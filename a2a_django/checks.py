@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
@@ -12,7 +12,8 @@ from django.core import checks
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from a2a_django.agents import dispatch
+from a2a_django import encryption, keys
+from a2a_django.agents import dispatch, signatures
 from a2a_django.models import Task
 from a2a_django.settings import A2ASettings, a2a_settings
 
@@ -24,6 +25,7 @@ MAY_BE_ZERO = frozenset(
         "SHUTDOWN_SECONDS",
     }
 )
+SECRETS = ("ENCRYPTION_KEYS", "SIGNING_KEYS")
 _WORDS = {str: "a string", bool: "True or False", int: "a whole number", float: "a number", type(None): "None"}
 
 
@@ -36,6 +38,8 @@ def check_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
     found = [*unknown_keys(given), *wrong_types(given), *wrong_execution()]
     wrong = {message.obj for message in found}
     found += [] if "BASE_URL" in wrong else [*wrong_base_url()]
+    found += [] if "ENCRYPTION_KEYS" in wrong else [*wrong_encryption_keys()]
+    found += [] if "SIGNING_KEYS" in wrong else [*wrong_signing_keys()]
     found += [*wrong_imports(given, wrong), *deaf_readers(), *no_asgi(), *any_host(), *sqlite_that_locks()]
     found += [] if wrong & {"REQUEST_THREADS", "LOG_THREADS"} else [*small_pool()]
     return found + ([*eager_jobs(), *jobs_cut_short()] if a2a_settings.EXECUTION == "celery" else [])
@@ -55,7 +59,8 @@ def wrong_types(given: dict[Any, Any]) -> Iterator[checks.CheckMessage]:
     """Values of another type than the setting's annotation, and numbers out of range."""
     for name, hint in get_type_hints(A2ASettings).items():
         if name in given and (wanted := _fault(name, given[name], hint)):
-            text = f"A2A[{name!r}] is {given[name]!r}, but must be {wanted}."
+            value = "not shown here" if name in SECRETS else repr(given[name])
+            text = f"A2A[{name!r}] is {value}, but must be {wanted}."
             yield checks.Error(text, hint="Change it, or remove it to have the default.", obj=name, id="a2a.E004")
 
 
@@ -64,7 +69,10 @@ def _fault(name: str, value: Any, hint: Any) -> str:
     if hint is Any:
         return ""
     if hint == Sequence[str]:
-        return "" if isinstance(value, list | tuple) else "a list or tuple of dotted paths"
+        return "" if isinstance(value, list | tuple) else "a list or tuple of strings"
+    if hint == Mapping[str, str]:
+        whole = isinstance(value, dict) and all(isinstance(text, str) for item in value.items() for text in item)
+        return "" if whole else "a dict of strings"
     kinds = getattr(hint, "__args__", (hint,))
     if not any(_is(value, kind) for kind in kinds):
         return " or ".join(_WORDS[kind] for kind in kinds)
@@ -125,6 +133,31 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
     except ValueError:
         return False
+
+
+def wrong_encryption_keys() -> Iterator[checks.CheckMessage]:
+    """Keys that encrypt nothing."""
+    for index, key in enumerate(a2a_settings.ENCRYPTION_KEYS):
+        if not encryption.is_key(key):
+            yield checks.Error(
+                f"A2A['ENCRYPTION_KEYS'][{index}] is no Fernet key: these are 32 bytes in URL-safe base64.",
+                hint="cryptography.fernet.Fernet.generate_key() makes one.",
+                obj="ENCRYPTION_KEYS",
+                id="a2a.E006",
+            )
+
+
+def wrong_signing_keys() -> Iterator[checks.CheckMessage]:
+    """Keys that sign nothing."""
+    for kid, pem in a2a_settings.SIGNING_KEYS.items():
+        try:
+            keys.load(pem)
+        except ValueError as error:
+            hint = "Give a PEM text or the path of a PEM file, of a private key without password or of a public key."
+            text = f"A2A['SIGNING_KEYS'][{kid!r}] can't be used. {error}"
+            yield checks.Error(text, hint=hint, obj="SIGNING_KEYS", id="a2a.E007")
+    if a2a_settings.SIGNING_KEYS and not signatures.INSTALLED:
+        yield checks.Error(signatures.NOT_INSTALLED, obj="SIGNING_KEYS", id="a2a.E008")
 
 
 def wrong_imports(given: dict[Any, Any], skip: set[Any]) -> Iterator[checks.CheckMessage]:

@@ -3,7 +3,7 @@
 `a2a_settings.NAME` reads `settings.A2A["NAME"]` at each access, so `override_settings` works.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -55,6 +55,19 @@ class A2ASettings:
     """DRF permissions of the public agent card; empty leaves it open to all, as discovery expects."""
     TENANT_HEADER: str = "X-A2A-Tenant"
     """Header that names the tenant where neither path nor body does; empty turns it off."""
+
+    # --- secrets
+    ENCRYPTION_KEYS: Sequence[str] = ()
+    """Fernet keys for what is kept encrypted: webhook tokens and credentials, private keys.
+
+    The first encrypts, all decrypt; put a new one first and run `manage.py a2a_keys reencrypt`. Empty takes a key made
+    from SECRET_KEY, which then must not be lost either.
+    """
+    SIGNING_KEYS: Mapping[str, str] = {}
+    """Keys that sign agent cards, besides those in the database: PEM text, or the file that has it, by key id.
+
+    A public key signs nothing; it is published for what its private half has signed.
+    """
 
     # --- hooks, named and shaped as the a2a-sdk's parameters; dotted paths or objects
     CONTEXT_BUILDER: Any = None

@@ -18,7 +18,8 @@ app_name = "a2a_django"
 
 PREFIX = re.escape(a2a_settings.PATH.strip("/"))
 BELOW = r"(?:/[\s\S]*)?" if PREFIX else r"[\s\S]*"
-AGENT = (f"^{PREFIX}/" if PREFIX else "^") + r"(?P<agent>[-\w]+)"
+WITHIN = f"^{PREFIX}/" if PREFIX else "^"
+AGENT = WITHIN + r"(?P<agent>[-\w]+)"
 IN_TENANT = r"(?:/(?P<tenant>[-\w]+))?"
 TASK = r"tasks/(?P<task_id>[^/:\0]+)"
 CONFIG = r"/(?P<config_id>[^/\0]+)"
@@ -74,6 +75,7 @@ discovery_urls: list[Any] = _cards("^", "default-agent-card")
 urlpatterns = [
     *discovery_urls,
     *_cards(f"{AGENT}/", "agent-card"),
+    _path(f"{WITHIN}jwks\\.json", cards.KeysView, "jwks"),
     *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),
     _path(AGENT + IN_TENANT, jsonrpc.JsonRpc if a2a_settings.ENABLE_JSONRPC else rest.NotFound, "agent"),

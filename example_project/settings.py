@@ -144,4 +144,5 @@ A2A = {
     "GRPC_URL": env.str("A2A_GRPC_URL", default=""),
     "EXECUTION": env.str("A2A_EXECUTION", default="") or ("celery" if CELERY_BROKER_URL else "inprocess"),
     "STREAMING": env.bool("A2A_STREAMING", default=True),
+    "ENCRYPTION_KEYS": env.list("A2A_ENCRYPTION_KEYS", default=[]),
 }

@@ -90,8 +90,7 @@ class Webhook:
     config_id: str
     where: str
     scheme: str
-    has_token: bool
-    has_credentials: bool
+    secrets: list[str]
 
 
 def of(task: Task, *, after: str = "") -> Page:
@@ -209,5 +208,6 @@ def webhook(config: PushConfig) -> Webhook:
         where = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}{'?…' if url.query or url.fragment else ''}"
     except ValueError:
         where = "not a URL"
-    scheme = config.authentication_scheme
-    return Webhook(config.config_id, where, scheme, bool(config.token), bool(config.credentials))
+    kept = {"token": config.token, "credentials": config.credentials}
+    secrets = [name if secret.readable else f"{name} (unreadable)" for name, secret in kept.items() if secret]
+    return Webhook(config.config_id, where, config.authentication_scheme, secrets)

@@ -15,6 +15,7 @@ from rest_framework.authentication import (
     TokenAuthentication,
 )
 
+from a2a_django.agents import signatures
 from a2a_django.models import Agent, AgentSkill
 from a2a_django.models.agent import Visibility
 from a2a_django.protocol import codec, v0_3, versions
@@ -23,11 +24,12 @@ from a2a_django.settings import a2a_settings
 
 @dataclass(frozen=True)
 class Urls:
-    """Where this site serves an agent: absolute URLs, empty for a binding that is off."""
+    """Where this site serves an agent, and its public keys: absolute URLs, empty for a binding that is off."""
 
     jsonrpc: str = ""
     http_json: str = ""
     grpc: str = ""
+    keys: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,20 +78,27 @@ def _challenge(name: str, scheme: SecurityScheme) -> str:
     return name  # HTTP has none for keys in headers and cookies, nor for certificates
 
 
-def render(card: AgentCard) -> Rendered:
-    """`card` as JSON; required arrays are there even when they are empty."""
-    data = _merged(codec.to_data(card), v0_3.card_fields(card))
-    for name in ("supportedInterfaces", "defaultInputModes", "defaultOutputModes", "skills"):
-        data.setdefault(name, [])
-    for skill in data["skills"]:
-        skill.setdefault("tags", [])
-    body = codec.dumps(data).encode()
+def render(card: AgentCard, keys: str | None = None) -> Rendered:
+    """`card` as JSON, signed if this site has keys; `keys` is the URL of the public ones, None asks for no signatures.
+
+    It holds what A2A 5.7 wants to be there and nothing that 8.4.1 wants left out, so that it is signed as it stands.
+    Names are sorted: protobuf's maps come in another order in each process, and the ETag is to be the same in all.
+    """
+    data = _merged(codec.to_complete_data(card), v0_3.card_fields(card))
+    for scheme in data.get("securitySchemes", {}).values():
+        _tell_all(scheme)
+    signed = data.pop("signatures", [])  # by the CARD_MODIFIER
+    if keys is not None:
+        signed += signatures.of(codec.dumps(data, sort_keys=True), keys)
+    body = codec.dumps(data | {"signatures": signed} if signed else data, sort_keys=True).encode()
     return Rendered(body, f'"{hashlib.sha256(body).hexdigest()}"')
 
 
 def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """`data` with what only `more` has, at every depth: one document for clients of both versions."""
+    """`data` with what only `more` has, at every depth, but for what is False, as it is if it isn't there."""
     for name, value in more.items():
+        if value is False:
+            continue
         pairs = [(data.setdefault(name, value), value)]
         if isinstance(value, list) and isinstance(data[name], list):
             pairs = list(zip(data[name], value, strict=False))
@@ -97,6 +106,13 @@ def _merged(data: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
             if isinstance(own, dict) and isinstance(other, dict):
                 _merged(own, other)
     return data
+
+
+def _tell_all(scheme: dict[str, Any]) -> None:
+    """Clients of the a2a-sdk read a scheme that has fields of 0.3 by these alone, so they get what 1.0 adds."""
+    if "type" in scheme:
+        (content,) = (value for name, value in scheme.items() if name.endswith("SecurityScheme"))
+        _merged(scheme, content)
 
 
 def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -> AgentCard:

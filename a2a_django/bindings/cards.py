@@ -1,5 +1,6 @@
-"""Public agent cards, and where this site serves an agent (A2A 8)."""
+"""Public agent cards, the keys that sign them, and where this site serves an agent (A2A 8)."""
 
+import hashlib
 import logging
 from functools import cache
 from typing import Any, cast
@@ -10,6 +11,7 @@ from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_vary_headers
 from rest_framework.request import Request
 
+from a2a_django import keys
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
 from a2a_django.bindings.views import A2AView, Outcome
@@ -22,12 +24,27 @@ log = logging.getLogger(__name__)
 MOVED = "@1753833600"  # 30 July 2025, when 0.3.0 came out (RFC 9745)
 
 
-class AgentCardView(A2AView):
-    """`GET …/.well-known/agent-card.json`, of the default agent or of the one in the path."""
+class KeptView(A2AView):
+    """What is only read, and kept for a while by those who have read it."""
 
     @property
     def allowed_methods(self) -> list[str]:
         return ["GET", "HEAD", "OPTIONS"]
+
+    def kept(self, body: bytes, etag: str, content_type: str, readers: str = "public") -> HttpResponse:
+        """The response, or a 304 for those who have this very one."""
+        response = HttpResponse(body, content_type=content_type)
+        response["ETag"] = etag
+        response["Cache-Control"] = f"{readers}, max-age={a2a_settings.AGENT_CARD_MAX_AGE}"
+        request = self.request._request
+        return cast(HttpResponse, get_conditional_response(request, etag=etag, response=response))
+
+    def error_text(self, error: errors.A2AError) -> str:
+        return codec.dumps(errors.rest_body(error))
+
+
+class AgentCardView(KeptView):
+    """`GET …/.well-known/agent-card.json`, of the default agent or of the one in the path."""
 
     def get_authenticators(self) -> list[Any]:
         """None where everybody may read cards: they tell those with outdated credentials how to get new ones."""
@@ -38,18 +55,13 @@ class AgentCardView(A2AView):
 
     def handle(self) -> Outcome:
         found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else callers.default_agent()
-        rendered = card.render(card.public(found, urls(self.request, found)))
-        response = HttpResponse(rendered.body, content_type="application/json")
-        response["ETag"] = rendered.etag
+        known = urls(self.request, found)
+        rendered = card.render(card.public(found, known), known.keys)
         readers = "private" if a2a_settings.CARD_PERMISSION_CLASSES else "public"
-        response["Cache-Control"] = f"{readers}, max-age={a2a_settings.AGENT_CARD_MAX_AGE}"
+        response = self.kept(rendered.body, rendered.etag, "application/json", readers)
         if deciding := _deciding_headers():
             patch_vary_headers(response, deciding)
-        request = self.request._request
-        return cast(HttpResponse, get_conditional_response(request, etag=rendered.etag, response=response))
-
-    def error_text(self, error: errors.A2AError) -> str:
-        return codec.dumps(errors.rest_body(error))
+        return response
 
 
 class LegacyAgentCardView(AgentCardView):
@@ -61,6 +73,20 @@ class LegacyAgentCardView(AgentCardView):
         response["Deprecation"] = MOVED
         response["Link"] = '<agent-card.json>; rel="successor-version"'
         return response
+
+
+class KeysView(KeptView):
+    """`GET /a2a/jwks.json`: the public keys that tell whether a signature is this site's (RFC 7517)."""
+
+    def get_authenticators(self) -> list[Any]:
+        return []
+
+    def get_permissions(self) -> list[Any]:
+        return []
+
+    def handle(self) -> Outcome:
+        body = codec.dumps({"keys": keys.published()}).encode()
+        return self.kept(body, f'"{hashlib.sha256(body).hexdigest()}"', "application/jwk-set+json")
 
 
 @cache
@@ -75,6 +101,7 @@ def urls(request: Request, agent: Agent) -> card.Urls:
         jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "",
         http_json=url if a2a_settings.ENABLE_HTTP_JSON else "",
         grpc=a2a_settings.GRPC_URL,
+        keys=absolute(request, reverse("a2a_django:jwks")),
     )
 
 

@@ -6,6 +6,7 @@ from a2a_django.models.caller import Caller
 from a2a_django.models.event import Event
 from a2a_django.models.message import Message
 from a2a_django.models.push_config import PushConfig
+from a2a_django.models.signing_key import SigningKey
 from a2a_django.models.task import Task
 from a2a_django.models.tenant import Tenant
 from a2a_django.models.turn import Turn
@@ -20,6 +21,7 @@ __all__ = [
     "Event",
     "Message",
     "PushConfig",
+    "SigningKey",
     "Task",
     "Tenant",
     "Turn",

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from a2a_django.models.fields import IdentifierField
+from a2a_django.models.fields import EncryptedField, IdentifierField
 from a2a_django.models.task import Task
 
 
@@ -12,9 +12,9 @@ class PushConfig(models.Model):
     task = models.ForeignKey(Task, models.CASCADE, related_name="push_configs", db_index=False)
     config_id = IdentifierField(max_length=256)
     url = models.URLField("URL", max_length=2000)
-    token = models.TextField(blank=True)
+    token = EncryptedField(blank=True)
     authentication_scheme = models.CharField(max_length=50, blank=True)
-    credentials = models.TextField(blank=True)
+    credentials = EncryptedField(blank=True)
     version = models.CharField(max_length=8, default="1.0", help_text="The A2A version that its deliveries speak.")
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -4,7 +4,7 @@ from a2a.types import GetExtendedAgentCardRequest
 
 from a2a_django.agents import card
 from a2a_django.models import Caller
-from a2a_django.protocol import errors
+from a2a_django.protocol import errors, versions
 
 
 def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest, urls: card.Urls) -> str:
@@ -16,4 +16,5 @@ def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest
     extended = card.extended(caller.agent, urls, caller.tenant.slug if caller.tenant else "")
     if extended is None:
         raise errors.ExtendedAgentCardNotConfiguredError
-    return card.render(extended).body.decode()
+    # What clients of 0.3 get is made of it, and no signature would hold.
+    return card.render(extended, None if caller.version == versions.LEGACY else urls.keys).body.decode()

@@ -93,7 +93,8 @@ def _store(caller: Caller, task: Task, config: TaskPushNotificationConfig) -> Pu
 
 def _text(config: PushConfig) -> str:
     """The config as its owner may read it: the credentials stay here (DESIGN 6)."""
-    shown = TaskPushNotificationConfig(id=config.config_id, task_id=config.task_id, url=config.url, token=config.token)
+    shown = TaskPushNotificationConfig(id=config.config_id, task_id=config.task_id, url=config.url)
+    shown.token = config.token.reveal()
     if config.authentication_scheme:
         shown.authentication.scheme = config.authentication_scheme
     return codec.to_text(shown)

@@ -99,9 +99,14 @@ def to_data(message: ProtoMessage) -> dict[str, Any]:
         raise ValueError(str(error)) from error
 
 
-def dumps(data: Any) -> str:
+def to_complete_data(message: ProtoMessage) -> dict[str, Any]:
+    """The same with the required fields that are empty, which ProtoJSON leaves out (A2A 5.7)."""
+    return schema.completed(to_data(message), _descriptor(type(message)))
+
+
+def dumps(data: Any, sort_keys: bool = False) -> str:
     """`data` as the compact JSON text that we store and send: raw UTF-8, in one line for every SSE reader."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=sort_keys)
     return _LINE_BREAKS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

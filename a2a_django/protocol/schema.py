@@ -125,11 +125,11 @@ def _field(proto: FieldDescriptor, client: bool) -> Field:
     return Field(
         name=proto.json_name,
         repeated=proto.is_repeated,
-        required=FieldBehavior.REQUIRED in proto.GetOptions().Extensions[field_behavior],
+        required=_required(proto),
         oneof=oneof.name if oneof is not None and not oneof.name.startswith("_") else "",
         check=_checker(proto, client),
         nullable=message is not None and message.full_name == "google.protobuf.Value",
-        map=message is not None and message.GetOptions().map_entry,
+        map=_is_map(proto),
     )
 
 
@@ -209,3 +209,36 @@ def from_query(
         elif given[-1] or proto.type != FieldDescriptor.TYPE_STRING:
             data[name] = given[-1]
     return data, wrong
+
+
+def completed(data: dict[str, Any], descriptor: Descriptor) -> dict[str, Any]:
+    """`data` with the required fields that it lacks, empty, at every depth."""
+    for proto in descriptor.fields:
+        if _required(proto):
+            data.setdefault(proto.json_name, _empty(proto))
+        for message, kind in _messages(data.get(proto.json_name), proto):
+            completed(message, kind)
+    return data
+
+
+def _required(proto: FieldDescriptor) -> bool:
+    return FieldBehavior.REQUIRED in proto.GetOptions().Extensions[field_behavior]
+
+
+def _empty(proto: FieldDescriptor) -> Any:
+    if proto.is_repeated and not _is_map(proto):
+        return []
+    return proto.default_value if proto.message_type is None else {}
+
+
+def _is_map(proto: FieldDescriptor) -> bool:
+    return proto.message_type is not None and bool(proto.message_type.GetOptions().map_entry)
+
+
+def _messages(value: Any, proto: FieldDescriptor) -> Iterator[tuple[dict[str, Any], Descriptor]]:
+    """The messages in a field's value, and what they are."""
+    message = proto.message_type
+    if message is not None and _is_map(proto):
+        message, value = message.fields_by_name["value"].message_type, list((value or {}).values())
+    if value and message is not None and message.full_name not in _WELL_KNOWN:
+        yield from ((item, message) for item in (value if isinstance(value, list) else [value]))

@@ -23,6 +23,7 @@ def main() -> None:
     for fields in AGENTS:
         defaults = {"anonymous_access": "shared", "push_notifications": True, "description": "Obeys a script."}
         Agent.objects.create(**defaults | {"name": fields["slug"].title()} | fields)
+    call_command("a2a_keys", "generate", verbosity=0)
     User.objects.create_superuser("root", password="secret")
     User.objects.create_user("ann", password="secret")
     User.objects.create_user("bob", password="secret")

@@ -33,7 +33,11 @@ def paths(client):
     task = f"{client.url}/tasks/some-task"
     rest = [f"{client.url}/message:send", f"{client.url}/message:stream", f"{client.url}/tasks"]
     rest += [task, f"{task}:cancel", f"{task}:subscribe", f"{task}/pushNotificationConfigs/one"]
-    return {"rest": rest, "jsonrpc": [client.url]}[client.binding] + [CARD, "/.well-known/agent-card.json"]
+    return {"rest": rest, "jsonrpc": [client.url]}[client.binding] + [
+        CARD,
+        "/.well-known/agent-card.json",
+        "/a2a/jwks.json",
+    ]
 
 
 def is_open(headers):
@@ -113,7 +117,7 @@ def test_other_origins_get_no_cors_headers(cors, origin):
 
 def test_a_site_without_cors(client):
     """CASES 12: without the middleware there are no CORS headers, and OPTIONS does nothing."""
-    for path in paths(client)[:-2]:
+    for path in paths(client)[:-3]:
         response = preflight(client.site, path)
         assert response.status == 405
         assert response.headers["allow"]

@@ -42,7 +42,26 @@ def test_credentials_are_kept_but_never_shown(client, task_id):
     assert made["authentication"] == {"scheme": "Bearer"}
     shown = [made, client.get_push(task_id, made["id"]), client.list_push(task_id)]
     assert "hunter2" not in str(shown)
-    assert PushConfig.objects.exists()
+    assert PushConfig.objects.get().credentials.reveal() == "hunter2"
+
+
+@pytest.mark.v0_3
+def test_secrets_whose_key_is_lost(client, task_id, settings, caplog):
+    """CASES 69: neither the ciphertext nor a reason goes to the client, and a new config takes the old one's place."""
+    settings.SECRET_KEY = "lost"
+    client.create_push(task_id, id="mine", url=URL, token="hunter1")
+    settings.SECRET_KEY = "here"
+    error = refused(lambda: client.get_push(task_id, "mine"), "INTERNAL_ERROR")
+
+    secret = PushConfig.objects.get().token
+    for shown in (str(error), caplog.text):
+        assert secret.ciphertext not in shown
+        assert "hunter1" not in shown
+    assert "DecryptionError" in caplog.text
+    client.create_push(task_id, id="mine", url=URL, token="hunter3")
+    assert PushConfig.objects.get().token.reveal() == "hunter3"
+    client.delete_push(task_id, "mine")
+    assert not PushConfig.objects.exists()
 
 
 @pytest.mark.v0_3

@@ -436,6 +436,16 @@ def test_secrets_of_push_configs_are_not_shown(admin_client):
     assert "secret" not in html.replace("Secrets kept", "")
 
 
+def test_secrets_of_push_configs_that_nobody_can_read(admin_client, settings):
+    task = task_row(agent_row())
+    lost, settings.SECRET_KEY = settings.SECRET_KEY, "another"
+    config = PushConfig.objects.create(task=task, config_id="c1", url="https://h.example", token="t", credentials="c")
+    settings.SECRET_KEY = lost
+    html = page(admin_client, task)
+    assert "token (unreadable), credentials (unreadable)" in html
+    assert config.token.ciphertext not in html
+
+
 def test_a_long_log_is_shown_in_portions(admin_client, monkeypatch):
     monkeypatch.setattr(task_page, "EVENTS", 2)
     task = task_row(agent_row())

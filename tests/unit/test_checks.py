@@ -4,6 +4,13 @@ import sys
 import types
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from django.core import checks
 
 from a2a_django.checks import check_settings
@@ -111,6 +118,48 @@ def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkey
 def test_right_settings_are_not_complained_about(found, database, a2a):
     database("sqlite", transaction_mode="IMMEDIATE")
     assert found(a2a) == {}
+
+
+KEY = "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCEhISE="  # 32 bytes
+
+
+def test_encryption_keys(found, sqlite):
+    sqlite(transaction_mode="IMMEDIATE")
+    assert found({"ENCRYPTION_KEYS": [KEY]}) == {}
+    message = found({"ENCRYPTION_KEYS": [KEY, "hunter2"]})["a2a.E006"]
+    assert "['ENCRYPTION_KEYS'][1]" in message.msg
+    assert "generate_key" in message.hint
+
+
+@pytest.mark.parametrize("pem", ["hunter2", "/nowhere/key.pem", "-----BEGIN PRIVATE KEY-----\nhunter2"])
+def test_signing_keys(found, pem):
+    message = found({"SIGNING_KEYS": {"mine": pem}})["a2a.E007"]
+    assert "['SIGNING_KEYS']['mine']" in message.msg
+
+
+@pytest.mark.parametrize("curve", [ec.SECP384R1(), None])
+def test_a_signing_key_of_another_kind(found, curve):
+    key = ec.generate_private_key(curve) if curve else ed25519.Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    assert "P-256" in found({"SIGNING_KEYS": {"mine": pem}})["a2a.E007"].msg
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"hunter2")).decode()
+    assert "has a password" in found({"SIGNING_KEYS": {"mine": locked}})["a2a.E007"].msg
+
+
+@pytest.mark.parametrize("name", ["ENCRYPTION_KEYS", "SIGNING_KEYS"])
+@pytest.mark.parametrize("value", ["hunter2", {"hunter2": 5}, ("hunter2",)])
+def test_no_check_shows_a_secret(found, name, value):
+    messages = found({name: value})
+    assert {"a2a.E004", "a2a.E006"} & messages.keys()
+    for message in messages.values():
+        assert "hunter2" not in f"{message.msg} {message.hint}"
+
+
+def test_signing_keys_without_the_libraries(found, monkeypatch):
+    """tests/integration/test_keys.py has a process that really lacks them."""
+    monkeypatch.setattr("a2a_django.agents.signatures.INSTALLED", False)
+    assert "a2a-django[signing]" in found({"SIGNING_KEYS": {"mine": "x"}})["a2a.E008"].msg
+    assert "a2a.E008" not in found({})
 
 
 def test_execution_is_one_of_two(found):

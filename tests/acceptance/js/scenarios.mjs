@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { Role, TaskState } from "@a2a-js/sdk";
+import { Role, TaskState, verifyAgentCardSignature } from "@a2a-js/sdk";
 import {
   ClientFactory,
   ClientFactoryOptions,
@@ -97,6 +97,29 @@ scenario("card", async () => {
   assert.equal(site.name, "Echo");
   const http = site.supportedInterfaces.filter((one) => one.protocolBinding !== "GRPC");
   assert.deepEqual(new Set(http.map((one) => one.url)), new Set([`${told.here}/a2a/echo`]));
+});
+
+/** RFC 8785, whose numbers and strings are JSON.stringify's. */
+function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical)}]`;
+  if (value === null || typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`)}}`;
+}
+
+scenario("signed card", async () => {
+  const { signatures, ...card } = await (await fetch(`${told.here}/a2a/echo/.well-known/agent-card.json`)).json();
+  const keyOf = async (kid, jku) => (await (await fetch(jku)).json()).keys.find((key) => key.kid === kid);
+  await verifyAgentCardSignature(keyOf)({ ...card, signatures });
+  await assert.rejects(verifyAgentCardSignature(keyOf)({ ...card, signatures, name: "Somebody else" }));
+
+  const holds = await Promise.all(signatures.map(async ({ protected: header, signature }) => {
+    const { kid, jku } = JSON.parse(Buffer.from(header, "base64url"));
+    const kind = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" };
+    const key = await crypto.subtle.importKey("jwk", await keyOf(kid, jku), kind, false, ["verify"]);
+    const signed = Buffer.from(`${header}.${Buffer.from(canonical(card)).toString("base64url")}`);
+    return crypto.subtle.verify(kind, key, Buffer.from(signature, "base64url"), signed);
+  }));
+  assert.deepEqual(holds, [false, true], "the second signature is of the JSON as it stands");
 });
 
 scenario("blocking send, and get", async () => {
