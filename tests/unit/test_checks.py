@@ -123,8 +123,8 @@ def test_right_settings_are_not_complained_about(found, database, a2a):
 KEY = "Zm9yIHRlc3RzIG9ubHksIG5vdCBhIHNlY3JldCEhISE="  # 32 bytes
 
 
-def test_encryption_keys(found, sqlite):
-    sqlite(transaction_mode="IMMEDIATE")
+def test_encryption_keys(found, database):
+    database("sqlite", transaction_mode="IMMEDIATE")
     assert found({"ENCRYPTION_KEYS": [KEY]}) == {}
     message = found({"ENCRYPTION_KEYS": [KEY, "hunter2"]})["a2a.E006"]
     assert "['ENCRYPTION_KEYS'][1]" in message.msg
