@@ -8,10 +8,12 @@ from a2a.types import CancelTaskRequest
 
 from a2a_django import database, doorbell, draining, entries, event_log, snapshots
 from a2a_django.agents import dispatch
+from a2a_django.batches import End
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Task
+from a2a_django.models import Caller, Task, Turn
 from a2a_django.models.task import Cancel
+from a2a_django.models.turn import TurnState
 from a2a_django.operations.reading import visible_task
 from a2a_django.protocol import errors
 from a2a_django.protocol.states import TERMINAL, TaskState
@@ -45,8 +47,10 @@ def _ask(task: Task) -> bool:
 def _end(task: Task) -> bool:
     """Ends the task as it stands, without its executor; False if another was first."""
     writer = event_log.writer(task)
+    running = Turn.objects.filter(task=task, state=TurnState.RUNNING).order_by("pk").first()
+    end = End(running.pk, failed=True, error="The task was canceled without the executor's doing.") if running else None
     try:
-        event_log.append(writer, [entries.status(task.pk, task.context_id, TaskState.CANCELED)], release=True)
+        event_log.append(writer, [entries.status(task.pk, task.context_id, TaskState.CANCELED)], end=end, release=True)
     except FencedError:
         return False
     dispatch.next_turn(task.pk)
@@ -76,6 +80,8 @@ def _look(task_id: str, *, late: bool) -> str | None:
     # Without a lease the turn has ended between the request and now, and nobody is left to hear it.
     if (late or not task.lease) and _end(task):
         return _canceled(task_id)
+    if task.lease and task.cancel == Cancel.NONE:  # so has it, and another has begun
+        _ask(task)
     return None
 
 
