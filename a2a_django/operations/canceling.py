@@ -86,6 +86,8 @@ def _look(task_id: str, *, late: bool) -> str | None:
     # Without a lease the turn has ended between the request and now, and nobody is left to hear it.
     if (late or not task.lease) and _end(task):
         return _canceled(task_id)
+    if task.lease and task.cancel == Cancel.NONE:  # so has it, and another has begun
+        _ask(task)
     return None
 
 

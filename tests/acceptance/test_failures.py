@@ -117,6 +117,26 @@ async def test_a_broker_that_was_restarted_gets_the_next_turn(make_full, layer, 
 
 
 @services
+async def test_a_cancel_reaches_the_executor_within_a_second(make_full, layer, stopwatch):
+    """CASES 51: by the doorbell, from another process than the executor's; nobody looks and no lease is renewed."""
+    site = make_full(layer, CANCEL_TIMEOUT=60, LEASE_SECONDS=600)
+    web = site.serve()
+    site.work()
+    listen(web, layer)
+    times = []
+    async with connect(web) as client, raw(web) as http:
+        for _ in range(5):
+            task = await http.send("work; wait never; complete", immediately=True)
+            await eventually(lambda task=task: site.last_sequence(task["id"]) == 2)
+            before = stopwatch()
+            canceled = await client.cancel_task(CancelTaskRequest(id=task["id"]))
+            times.append(stopwatch() - before)
+            assert canceled.status.state == CANCELED
+            await eventually(lambda task=task: site.turns(task["id"]) == ["done"])
+    assert min(times) < 1
+
+
+@services
 async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
     """By looking; and rings are heard again when it is back."""
     site = make_full(layer, LOOK_SECONDS=0.5)
@@ -156,6 +176,7 @@ async def test_celery_without_a_channel_layer(make_full):
         canceled = await client.cancel_task(CancelTaskRequest(id=task_id))
         assert canceled.status.state == CANCELED
         assert (await waiting).task.status.state == CANCELED
+        await eventually(lambda: site.turns(task_id) == ["done"], "the executor has obeyed at a renewal of its lease")
     async with raw(web) as http, http.stream("work; wait door; complete") as events:
         await read(events, 2)
         call = asyncio.create_task(http.send("work; wait door; complete"))

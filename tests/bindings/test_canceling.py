@@ -34,7 +34,7 @@ def refused(call, reason):
 
 @pytest.mark.v0_3
 @pytest.mark.parametrize("executor", ["Script", "EmptyCancel", "CancelRaises"])
-def test_cancel_of_a_running_task(running, executor):
+def test_cancel_of_a_running_task(running, executor, eventually):
     """Whatever `cancel()` says, the task ends CANCELED, and nothing follows."""
     client, task = running(executor)
     stream = client.subscribe(task["id"])
@@ -43,6 +43,7 @@ def test_cancel_of_a_running_task(running, executor):
     assert state(canceled) == "CANCELED"
     assert client.get(task["id"]) == canceled
     assert kinds(stream.all())[-1] == "CANCELED"
+    eventually(lambda: Turn.objects.get().state == "done")  # by its executor
     assert Event.objects.filter(task=task["id"], state="TASK_STATE_CANCELED").count() == 1
 
 
@@ -52,6 +53,22 @@ def test_a_cancel_that_hangs_is_ended_without_the_executor(running, a2a):
     a2a(CANCEL_TIMEOUT=0.05)
 
     assert state(client.cancel(task["id"])) == "CANCELED"
+
+
+@pytest.mark.v0_3
+def test_a_runner_that_does_not_hear_is_not_waited_for(client, gate, said, a2a):
+    """Its loop is blocked, or its process has died just now: the caller's own process ends the task, and the turn."""
+    a2a(CANCEL_TIMEOUT=0.05)
+    task = client.task("task working wait:first block:here completed", returnImmediately=True)
+    said(task["id"], 2)
+    gate("first").open()
+    gate("here").reached()
+
+    assert state(client.cancel(task["id"])) == "CANCELED"
+    assert Turn.objects.get().state == "failed"
+    gate("here").open()
+    assert state(client.task()) == "COMPLETED"
+    assert state(client.get(task["id"])) == "CANCELED"
 
 
 @pytest.mark.v0_3
@@ -110,6 +127,21 @@ def test_a_waiting_send_is_answered_by_the_canceled_task(client, gate, eventuall
     client.cancel(task["id"])
 
     assert state(pending()["task"]) == "CANCELED"
+
+
+@pytest.mark.v0_3
+@pytest.mark.parametrize("executor", ["Script", "RefuseCancel"])
+def test_cancel_of_a_queued_task_needs_no_worker(make_client, executor, a2a, no_broker, eventually):
+    """Who waits for it is answered, too."""
+    client = make_client(executor)
+    parked = client.task("task input:what?")
+    a2a(EXECUTION="celery")
+    waiting = client.sending(message("completed", taskId=parked["id"]))
+    eventually(lambda: Turn.objects.filter(state="queued").exists())
+
+    assert state(client.cancel(parked["id"])) == "CANCELED"
+    assert state(waiting()["task"]) == "CANCELED"
+    assert [turn.state for turn in Turn.objects.order_by("pk")] == ["done", "failed"]
 
 
 @pytest.mark.v0_3

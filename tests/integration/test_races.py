@@ -5,12 +5,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from a2a.types import CancelTaskRequest
 from django.db import connection
 
 from a2a_django import entries, event_log
 from a2a_django.agents import claims, dispatch
-from a2a_django.models import Artifact, Event, Task, Turn
+from a2a_django.doorbell import Ear
+from a2a_django.models import Agent, Artifact, Event, Task, Turn
 from a2a_django.models.task import Cancel
+from a2a_django.operations import cancel_task, canceling
 from a2a_django.protocol.states import TERMINAL, TaskState
 from tests.clients import Error, artifact, kinds, message, state, words
 
@@ -50,7 +53,7 @@ def one_terminal_event(task_id):
 def test_a_cancel_and_the_end_at_once(client, gate):
     """Whoever is first wins, the answer agrees with the row, and the loser is told."""
     outcomes = set()
-    for count in range(15):
+    for count in range(50):
         task = client.task(f"task wait:{count} completed", returnImmediately=True)
         gate(str(count)).reached()
         stream = client.subscribe(task["id"])
@@ -91,6 +94,15 @@ def test_two_cancels_at_once(client, gate):
     assert one_terminal_event(task["id"]) == "CANCELED"
     for result in results:
         assert result.reason == "TASK_NOT_CANCELABLE" if isinstance(result, Error) else state(result) == "CANCELED"
+
+
+def test_a_turn_that_has_begun_since_is_asked_too(client, make_task, make_caller):
+    """The one that was asked had just ended, and its end has wiped the request out."""
+    task = make_task(Agent.objects.get(), state="TASK_STATE_WORKING", lease="first")
+    cancel_task(make_caller(task.agent), CancelTaskRequest(id=task.pk), Ear())
+    Task.objects.update(lease="second", cancel=Cancel.NONE)
+    assert canceling._look(task.pk, late=False) is None
+    assert Task.objects.get().cancel == Cancel.REQUESTED
 
 
 def test_a_cancel_and_a_follow_up_at_once(client):
