@@ -1,5 +1,6 @@
 """The nouns of the protocol as rows, one file each; querysets carry the scoping."""
 
+from a2a_django.models.access_token import AccessToken
 from a2a_django.models.agent import Agent, AgentExtension, AgentInterface, AgentSkill
 from a2a_django.models.artifact import Artifact
 from a2a_django.models.caller import Caller
@@ -12,6 +13,7 @@ from a2a_django.models.tenant import Tenant
 from a2a_django.models.turn import Turn
 
 __all__ = [
+    "AccessToken",
     "Agent",
     "AgentExtension",
     "AgentInterface",

@@ -19,6 +19,7 @@ from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
 from a2a_django.models import Caller, Event, Task, Turn
+from a2a_django.models.caller import Scope
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.operations import idempotency, input_modes, push_configs
@@ -43,6 +44,7 @@ class Accepted:
 
 def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
     """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
+    caller.need(Scope.SEND)
     draining.check()
     accepted = accept(caller, request, ear)
     return partial(_answer, caller, accepted, immediately=request.configuration.return_immediately)
