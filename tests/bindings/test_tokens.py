@@ -88,7 +88,9 @@ def test_each_scope_is_enough(token, task, operation):
     if operation in ("get_push", "card"):  # let in, but nothing is there
         error = refusal(lambda: CALLS[operation](client, task["id"]))
         assert error.reason in ("TASK_NOT_FOUND", "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
-    elif operation in ("stream", "stream new", "subscribe"):
+    elif operation in ("stream", "stream new"):
+        assert CALLS[operation](client, task["id"]).all()
+    elif operation == "subscribe":
         CALLS[operation](client, task["id"]).close()
     else:
         CALLS[operation](client, task["id"])
