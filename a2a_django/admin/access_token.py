@@ -8,9 +8,8 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from a2a_django.models import AccessToken
+from a2a_django.models import AccessToken, Scope
 from a2a_django.models.access_token import AccessTokenQuerySet
-from a2a_django.models.caller import Scope
 
 
 class AccessTokenForm(forms.ModelForm):  # type: ignore[type-arg]

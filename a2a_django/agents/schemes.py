@@ -15,7 +15,7 @@ from rest_framework.authentication import (
 )
 from rest_framework.request import Request
 
-from a2a_django.models.caller import Scope
+from a2a_django.models import Scope
 from a2a_django.settings import a2a_settings
 
 

@@ -3,7 +3,7 @@
 from a2a_django.models.access_token import AccessToken
 from a2a_django.models.agent import Agent, AgentExtension, AgentInterface, AgentSkill
 from a2a_django.models.artifact import Artifact
-from a2a_django.models.caller import Caller
+from a2a_django.models.caller import Caller, Scope
 from a2a_django.models.event import Event
 from a2a_django.models.message import Message
 from a2a_django.models.push_config import PushConfig
@@ -23,6 +23,7 @@ __all__ = [
     "Event",
     "Message",
     "PushConfig",
+    "Scope",
     "SigningKey",
     "Task",
     "Tenant",

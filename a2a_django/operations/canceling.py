@@ -11,8 +11,7 @@ from a2a_django.agents import dispatch
 from a2a_django.batches import End
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Task, Turn
-from a2a_django.models.caller import Scope
+from a2a_django.models import Caller, Scope, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
 from a2a_django.operations.reading import visible_task

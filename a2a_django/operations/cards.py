@@ -3,8 +3,7 @@
 from a2a.types import GetExtendedAgentCardRequest
 
 from a2a_django.agents import card
-from a2a_django.models import Caller
-from a2a_django.models.caller import Scope
+from a2a_django.models import Caller, Scope
 from a2a_django.protocol import errors, versions
 
 

@@ -11,8 +11,7 @@ from a2a.types import (
     TaskPushNotificationConfig,
 )
 
-from a2a_django.models import Caller, PushConfig, Task
-from a2a_django.models.caller import Scope
+from a2a_django.models import Caller, PushConfig, Scope, Task
 from a2a_django.operations.reading import visible_task
 from a2a_django.protocol import codec, errors, versions
 

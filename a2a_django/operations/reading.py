@@ -10,8 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from a2a_django import snapshots
 from a2a_django.agents import recovery
-from a2a_django.models import Caller, Task
-from a2a_django.models.caller import Scope
+from a2a_django.models import Caller, Scope, Task
 from a2a_django.models.task import TaskQuerySet
 from a2a_django.protocol import codec, errors
 

@@ -11,8 +11,7 @@ from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 from a2a_django import database, draining, snapshots
 from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
-from a2a_django.models import Caller, Event, Task
-from a2a_django.models.caller import Scope
+from a2a_django.models import Caller, Event, Scope, Task
 from a2a_django.models.event import Kind
 from a2a_django.operations import news
 from a2a_django.operations.news import Item

@@ -7,8 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.core import serializers
 from django.utils import timezone
 
-from a2a_django.models import AccessToken, Agent, Task, Turn
-from a2a_django.models.caller import Scope
+from a2a_django.models import AccessToken, Agent, Scope, Task, Turn
 from tests.bindings.test_access import ON_A_TASK, OTHERS, URL, refusal
 from tests.clients import message, state
 from tests.clients_grpc import CLIENTS

@@ -10,8 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 
-from a2a_django.models import AccessToken, Agent, Tenant
-from a2a_django.models.caller import Scope
+from a2a_django.models import AccessToken, Agent, Scope, Tenant
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
