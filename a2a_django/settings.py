@@ -43,10 +43,15 @@ class A2ASettings:
 
     # --- who may call
     AUTHENTICATION_CLASSES: Sequence[str] = (
-        "rest_framework.authentication.BasicAuthentication",
+        "a2a_django.authentication.AccessTokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     )
-    """DRF authenticators of all bindings; the site's REST_FRAMEWORK settings are not looked at."""
+    """DRF authenticators of all bindings; the site's REST_FRAMEWORK settings are not looked at.
+
+    Cards declare them; with `a2a_django.authentication.security_scheme` a site says how, where it can't be guessed.
+    """
+    OAUTH_SCOPE_PREFIX: str = "a2a:"
+    """What stands before read, send, cancel and push in the scopes of OAuth tokens, which others give out."""
     PERMISSION_CLASSES: Sequence[str] = ()
     """DRF permissions, besides what each agent itself demands of anonymous callers."""
     THROTTLE_CLASSES: Sequence[str] = ()

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from a2a_django import batches, database, doorbell, entries, event_log
 from a2a_django.agents import leases, loop
-from a2a_django.models import Agent, Caller, Task, Tenant, Turn
+from a2a_django.models import AccessToken, Agent, Caller, Task, Tenant, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec
 from a2a_django.protocol.states import TaskState
@@ -259,6 +259,20 @@ def make_user():
 
     def make(username="ann", password="secret", **fields):
         return User.objects.create_user(username, password=password, **fields)
+
+    return make
+
+
+@pytest.fixture
+def make_token():
+    """make_token(user, agents=(), **fields): the text of a new access token."""
+
+    def make(user, agents=(), **fields):
+        token = AccessToken(user=user, **{"name": "test"} | fields)
+        text = token.renew()
+        token.save()
+        token.agents.set(agents)
+        return text
 
     return make
 

@@ -1,9 +1,10 @@
-"""The Django admin: staff create agents, tenants and signing keys, and look into tasks and turns."""
+"""The Django admin: staff create agents, tenants, tokens and signing keys, and look into tasks and turns."""
 
+from a2a_django.admin.access_token import AccessTokenAdmin
 from a2a_django.admin.agent import AgentAdmin
 from a2a_django.admin.signing_key import SigningKeyAdmin
 from a2a_django.admin.task import TaskAdmin
 from a2a_django.admin.tenant import TenantAdmin
 from a2a_django.admin.turn import TurnAdmin
 
-__all__ = ["AgentAdmin", "SigningKeyAdmin", "TaskAdmin", "TenantAdmin", "TurnAdmin"]
+__all__ = ["AccessTokenAdmin", "AgentAdmin", "SigningKeyAdmin", "TaskAdmin", "TenantAdmin", "TurnAdmin"]

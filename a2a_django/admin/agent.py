@@ -85,12 +85,13 @@ class AgentAdmin(KeptByTasks):
     list_filter = ["enabled", "anonymous_access", "streaming", "push_notifications"]
     search_fields = ["name", "slug", "description", "executor"]
     prepopulated_fields = {"slug": ["name"]}
+    filter_horizontal = ["allowed_groups"]
     readonly_fields = ["card", "created_at", "updated_at"]
     save_on_top = True
     formfield_overrides = {models.URLField: {"assume_scheme": "https"}, **SHORT_TEXT}
     fieldsets = [
         (None, {"fields": ["name", "slug", "description", "version", "executor", "enabled", "is_default", "card"]}),
-        ("Who may call", {"fields": ["anonymous_access"]}),
+        ("Who may call", {"fields": ["anonymous_access", "allowed_groups"]}),
         ("Input and output", {"fields": [("default_input_modes", "default_output_modes")]}),
         (
             "Capabilities",

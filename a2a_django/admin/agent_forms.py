@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 
 from a2a_django.admin import fields
-from a2a_django.models.agent import text_plain
+from a2a_django.models.agent import AnonymousAccess, text_plain
 from a2a_django.settings import a2a_settings
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
@@ -57,9 +57,14 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         """Checks what concerns two fields."""
         data = super().clean() or self.cleaned_data
+        self._clean_access(data)
         self._clean_provider(data)
         self._clean_requirements(data)
         return data
+
+    def _clean_access(self, data: dict[str, Any]) -> None:
+        if data.get("allowed_groups") and data.get("anonymous_access") != AnonymousAccess.DENIED:
+            self.add_error("anonymous_access", "An agent for some groups only must deny callers without credentials.")
 
     def _clean_provider(self, data: dict[str, Any]) -> None:
         pair = ("provider_organization", "provider_url")

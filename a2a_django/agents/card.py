@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a.types import AgentCard, SecurityScheme
-from django.conf import settings
-from rest_framework.authentication import (
-    BaseAuthentication,
-    BasicAuthentication,
-    SessionAuthentication,
-    TokenAuthentication,
-)
 
-from a2a_django.agents import signatures
+from a2a_django.agents import schemes, signatures
 from a2a_django.models import Agent, AgentSkill
 from a2a_django.models.agent import Visibility
 from a2a_django.protocol import codec, v0_3, versions
@@ -24,8 +17,9 @@ from a2a_django.settings import a2a_settings
 
 @dataclass(frozen=True)
 class Urls:
-    """Where this site serves an agent, and its public keys: absolute URLs, empty for a binding that is off."""
+    """Where this site is, serves an agent and its public keys: absolute URLs, empty for a binding that is off."""
 
+    site: str = ""
     jsonrpc: str = ""
     http_json: str = ""
     grpc: str = ""
@@ -64,8 +58,8 @@ def extended(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard | None:
 
 def challenges(agent: Agent | None) -> list[str]:
     """The names in WWW-Authenticate of the security schemes that the card declares (A2A 3.3.2, 7.4)."""
-    schemes = (agent.security_schemes if agent else {}) or _schemes_of_authenticators()
-    names = (_challenge(name, codec.parse(scheme, SecurityScheme)) for name, scheme in schemes.items())
+    declared = (agent.security_schemes if agent else {}) or {each.name: each.body for each in schemes.configured()}
+    names = (_challenge(name, codec.parse(body, SecurityScheme)) for name, body in declared.items())
     return [re.sub(r"[^A-Za-z0-9._~+-]", "-", name) for name in dict.fromkeys(names)]
 
 
@@ -127,7 +121,7 @@ def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -
         "skills": [_skill(skill) for skill in skills],
         "documentationUrl": agent.documentation_url or None,
         "iconUrl": agent.icon_url or None,
-        **_security(agent),
+        **_security(agent, urls),
     }
     if agent.provider_organization:
         data["provider"] = {"organization": agent.provider_organization, "url": agent.provider_url}
@@ -196,29 +190,12 @@ def _skill(skill: AgentSkill) -> dict[str, Any]:
     }
 
 
-def _security(agent: Agent) -> dict[str, Any]:
-    schemes = agent.security_schemes or _schemes_of_authenticators()
-    any_one: list[dict[str, Any]] = [{"schemes": {name: {"list": []}}} for name in schemes]
+def _security(agent: Agent, urls: Urls) -> dict[str, Any]:
+    """The schemes that staff have written or the authenticators amount to, any one of which will do."""
+    configured = list(schemes.configured(urls.site))
+    scopes = {each.name: list(each.scopes) for each in configured}
+    declared = agent.security_schemes or {each.name: each.body for each in configured}
+    any_one = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in declared]
     if agent.anonymous_access != "denied":
         any_one = []
-    return {"securitySchemes": schemes, "securityRequirements": agent.security_requirements or any_one}
-
-
-def _schemes_of_authenticators() -> dict[str, Any]:
-    """SecurityScheme objects for the configured DRF authenticators."""
-    schemes: dict[str, Any] = {}
-    for item in a2a_settings.load("AUTHENTICATION_CLASSES"):
-        schemes |= _scheme(item)
-    return schemes
-
-
-def _scheme(authenticator: type[BaseAuthentication]) -> dict[str, Any]:
-    if issubclass(authenticator, SessionAuthentication):
-        cookie = {"location": "cookie", "name": settings.SESSION_COOKIE_NAME, "description": "A session of this site"}
-        return {"session": {"apiKeySecurityScheme": cookie}}
-    if issubclass(authenticator, BasicAuthentication):
-        return {"basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}}}
-    if issubclass(authenticator, TokenAuthentication) and authenticator.keyword.lower() != "bearer":
-        header = {"location": "header", "name": "Authorization", "description": f"{authenticator.keyword} <token>"}
-        return {"token": {"apiKeySecurityScheme": header}}
-    return {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+    return {"securitySchemes": declared, "securityRequirements": agent.security_requirements or any_one}

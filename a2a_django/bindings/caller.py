@@ -3,25 +3,25 @@
 import inspect
 
 from asgiref.sync import async_to_sync
-from django.contrib.auth.models import AnonymousUser
 from django.db import router
-from rest_framework.exceptions import NotAuthenticated
+from django.db.models import Exists, OuterRef
 from rest_framework.request import Request
 
 from a2a_django.agents import activation, claims
+from a2a_django.bindings import admission
 from a2a_django.models import Agent, Caller, Tenant
-from a2a_django.models.agent import AnonymousAccess
 from a2a_django.protocol import errors, values, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select
 
 
 def agent(slug: str) -> Agent:
-    """The enabled agent called `slug`, and what extensions it offers; NotFoundError."""
+    """The enabled agent called `slug`, with its extensions and whether it is for some groups only; NotFoundError."""
     rows = _AGENTS.rows(slug)
     if not rows:
         raise errors.NotFoundError("There is no such agent")
-    found = Agent.from_db(router.db_for_write(Agent), _COLUMNS, rows[0][:-2])
+    found = Agent.from_db(router.db_for_write(Agent), _COLUMNS, rows[0][:-3])
+    found.restricted = rows[0][-3]
     found.offers = {uri: required for *_, uri, required in rows if uri is not None}
     return found
 
@@ -31,8 +31,9 @@ _AGENTS = Select(  # a row for each extension, or one without
     Agent,
     lambda slug: (
         Agent.objects.filter(slug=slug, enabled=True)
+        .annotate(is_restricted=Exists(Agent.allowed_groups.through.objects.filter(agent=OuterRef("pk"))))
         .order_by("extensions__required")
-        .values_list(*_COLUMNS, "extensions__uri", "extensions__required")
+        .values_list(*_COLUMNS, "is_restricted", "extensions__uri", "extensions__required")
     ),
 )
 
@@ -54,15 +55,12 @@ def version(request: Request, spoken: str | None) -> str:
 def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None = versions.CURRENT) -> Caller:
     """The caller of agent `found`, by a path or method of version `spoken`.
 
-    NotAuthenticated where that agent doesn't talk to anonymous callers. Required extensions are every operation's:
-    A2A 3.3.4 exempts none, and any may be what they change. Before anything is done for the caller, `within` must hear
-    what tenant the request itself names.
+    Required extensions are every operation's: A2A 3.3.4 exempts none, and any may be what they change. Before anything
+    is done for the caller, `within` must hear what tenant the request itself names.
     """
-    user = request.user or AnonymousUser()
-    if not user.is_authenticated and found.anonymous_access == AnonymousAccess.DENIED:
-        raise NotAuthenticated
-    asked = version(request, spoken)
+    user, asked = admission.user(request, found), version(request, spoken)
     made = Caller(agent=found, user=user, version=asked, extensions=_extensions(request, asked))
+    admission.limit(request, made)
     versions.require(made.extensions, found.offers)
     made.owner = str(user.pk) if made.authenticated else ""
     in_header = request.headers.get(a2a_settings.TENANT_HEADER, "").split(",")  # one that came twice is joined so
@@ -77,6 +75,7 @@ def within(request: Request, made: Caller, tenant_slug: str) -> Caller:
     """
     if tenant_slug:
         _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
+    admission.check_tenant(request, made)
     _build_context(request, made)
     return made
 

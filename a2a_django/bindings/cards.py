@@ -98,6 +98,7 @@ def urls(request: Request, agent: Agent) -> card.Urls:
     """The agent's URLs as clients reach them: A2A["BASE_URL"], else the request's host as Django trusts it."""
     url = absolute(request, reverse("a2a_django:agent", kwargs={"agent": agent.slug}))
     return card.Urls(
+        site=absolute(request, ""),
         jsonrpc=url if a2a_settings.ENABLE_JSONRPC else "",
         http_json=url if a2a_settings.ENABLE_HTTP_JSON else "",
         grpc=a2a_settings.GRPC_URL,
@@ -107,9 +108,7 @@ def urls(request: Request, agent: Agent) -> card.Urls:
 
 def absolute(request: Request, path: str) -> str:
     """`path` of this site, script name and all, as an absolute URL."""
-    if a2a_settings.BASE_URL:
-        return a2a_settings.BASE_URL.rstrip("/") + path
-    return request.build_absolute_uri(path)
+    return (a2a_settings.BASE_URL.rstrip("/") or f"{request.scheme}://{request.get_host()}") + path
 
 
 def _deciding_headers() -> list[str]:

@@ -1,8 +1,9 @@
 """The nouns of the protocol as rows, one file each; querysets carry the scoping."""
 
+from a2a_django.models.access_token import AccessToken
 from a2a_django.models.agent import Agent, AgentExtension, AgentInterface, AgentSkill
 from a2a_django.models.artifact import Artifact
-from a2a_django.models.caller import Caller
+from a2a_django.models.caller import Caller, Scope
 from a2a_django.models.event import Event
 from a2a_django.models.message import Message
 from a2a_django.models.push_config import PushConfig
@@ -12,6 +13,7 @@ from a2a_django.models.tenant import Tenant
 from a2a_django.models.turn import Turn
 
 __all__ = [
+    "AccessToken",
     "Agent",
     "AgentExtension",
     "AgentInterface",
@@ -21,6 +23,7 @@ __all__ = [
     "Event",
     "Message",
     "PushConfig",
+    "Scope",
     "SigningKey",
     "Task",
     "Tenant",

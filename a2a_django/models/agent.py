@@ -3,8 +3,11 @@
 from functools import cached_property
 from typing import Any
 
+from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
+from django.db.models.signals import pre_delete
+from django.dispatch import receiver
 
 from a2a_django.models.fields import string_list
 
@@ -45,6 +48,12 @@ class Agent(models.Model):
     )
     anonymous_access = models.CharField(
         max_length=8, choices=AnonymousAccess, default=AnonymousAccess.DENIED, help_text="Callers without credentials."
+    )
+    allowed_groups = models.ManyToManyField(
+        Group,
+        blank=True,
+        related_name="a2a_agents",
+        help_text="Only their members, and superusers, may call it; empty: whoever is authenticated.",
     )
 
     name = models.CharField(max_length=200)
@@ -96,6 +105,19 @@ class Agent(models.Model):
         """The URIs of its extensions, and whether every call must ask for it; whoever finds an agent may fill it in."""
         # One that is listed twice counts as it stands last.
         return dict(self.extensions.order_by("required").values_list("uri", "required"))
+
+    @cached_property
+    def restricted(self) -> bool:
+        """Whether it is for some groups only; whoever finds an agent may fill it in."""
+        return self.allowed_groups.exists()
+
+
+@receiver(pre_delete, sender=Group)
+def _disable_with_last_group(instance: Group, **kwargs: object) -> None:
+    """An agent that was for this group only must not be for everybody: it is turned off."""
+    others = Agent.allowed_groups.through.objects.exclude(group=instance)
+    bereft = Agent.objects.filter(allowed_groups=instance).exclude(pk__in=others.values("agent"))
+    Agent.objects.filter(pk__in=list(bereft.values_list("pk", flat=True))).update(enabled=False)
 
 
 class AgentChild(models.Model):

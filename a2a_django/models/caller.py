@@ -5,16 +5,28 @@ from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
+from django.db.models import TextChoices
 
 from a2a_django.models.agent import Agent
 from a2a_django.models.tenant import Tenant
+from a2a_django.protocol import errors
+
+
+class Scope(TextChoices):
+    """What credentials may be limited to; each operation wants one of them."""
+
+    READ = "read", "read: tasks, their streams and the extended card"
+    SEND = "send", "send: messages"
+    CANCEL = "cancel", "cancel: tasks"
+    PUSH = "push", "push: webhooks that are told of news"
 
 
 @dataclass
 class Caller:
     """One caller of one agent, within a tenant or none; `owner` is the scope that tasks are kept in.
 
-    `extensions` are those that the call asks for; `activated` those that take part, which the answer tells.
+    `extensions` are those that the call asks for; `activated` those that take part, which the answer tells. `scopes` is
+    what the credentials are limited to, named as by whoever gave them out: with `scope_prefix` before it.
     """
 
     agent: Agent
@@ -25,6 +37,14 @@ class Caller:
     extensions: frozenset[str] = frozenset()
     state: dict[str, Any] = field(default_factory=dict)
     activated: frozenset[str] = frozenset()
+    scopes: frozenset[str] | None = None
+    scope_prefix: str = ""
+
+    def need(self, scope: Scope) -> None:
+        """PermissionDeniedError where the credentials are limited to other things (A2A 3.3.2)."""
+        name = f"{self.scope_prefix}{scope}"
+        if self.scopes is not None and name not in self.scopes:
+            raise errors.PermissionDeniedError(f"The credentials lack the scope {name}", {"scope": name})
 
     @property
     def authenticated(self) -> bool:

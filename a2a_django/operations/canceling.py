@@ -11,7 +11,7 @@ from a2a_django.agents import dispatch
 from a2a_django.batches import End
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Task, Turn
+from a2a_django.models import Caller, Scope, Task, Turn
 from a2a_django.models.task import Cancel
 from a2a_django.models.turn import TurnState
 from a2a_django.operations.reading import visible_task
@@ -24,6 +24,7 @@ GRACE = 1.0  # seconds beyond CANCEL_TIMEOUT: the runner, which has it too, shou
 
 def cancel_task(caller: Caller, request: CancelTaskRequest, ear: Ear) -> str | Callable[[], Awaitable[str]]:
     """The Task, CANCELED, or what waits for it while the executor is asked; TaskNotCancelableError if it has ended."""
+    caller.need(Scope.CANCEL)
     ear.listen(request.id)
     task = visible_task(caller, request.id)
     while not task.terminal:

@@ -3,12 +3,13 @@
 from a2a.types import GetExtendedAgentCardRequest
 
 from a2a_django.agents import card
-from a2a_django.models import Caller
+from a2a_django.models import Caller, Scope
 from a2a_django.protocol import errors, versions
 
 
 def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest, urls: card.Urls) -> str:
     """The card for authenticated callers as JSON."""
+    caller.need(Scope.READ)
     if not caller.agent.extended_card:
         raise errors.UnsupportedOperationError("The agent has no extended card")
     if not caller.authenticated:

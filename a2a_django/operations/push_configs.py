@@ -11,13 +11,14 @@ from a2a.types import (
     TaskPushNotificationConfig,
 )
 
-from a2a_django.models import Caller, PushConfig, Task
+from a2a_django.models import Caller, PushConfig, Scope, Task
 from a2a_django.operations.reading import visible_task
 from a2a_django.protocol import codec, errors, versions
 
 
 def create_push_config(caller: Caller, request: TaskPushNotificationConfig) -> str:
     """The stored config as JSON, without credentials; an id given again replaces."""
+    caller.need(Scope.PUSH)
     _check_supported(caller)
     _check_url(request)
     return _text(_store(caller, visible_task(caller, request.task_id), request))
@@ -25,6 +26,7 @@ def create_push_config(caller: Caller, request: TaskPushNotificationConfig) -> s
 
 def get_push_config(caller: Caller, request: GetTaskPushNotificationConfigRequest) -> str:
     """One config as JSON; TaskNotFoundError where the task has none of that id."""
+    caller.need(Scope.PUSH)
     _check_supported(caller)
     configs = PushConfig.objects.filter(task=visible_task(caller, request.task_id))
     if request.id or caller.version != versions.LEGACY:  # in 0.3 the id may be left out
@@ -37,6 +39,7 @@ def get_push_config(caller: Caller, request: GetTaskPushNotificationConfigReques
 
 def list_push_configs(caller: Caller, request: ListTaskPushNotificationConfigsRequest) -> str:
     """All configs of a task as ListTaskPushNotificationConfigsResponse JSON."""
+    caller.need(Scope.PUSH)
     _check_supported(caller)
     configs = PushConfig.objects.filter(task=visible_task(caller, request.task_id))
     return f'{{"configs":[{",".join(map(_text, configs))}],"nextPageToken":""}}'
@@ -44,6 +47,7 @@ def list_push_configs(caller: Caller, request: ListTaskPushNotificationConfigsRe
 
 def delete_push_config(caller: Caller, request: DeleteTaskPushNotificationConfigRequest) -> str:
     """Deletes a config; doing it again is no error."""
+    caller.need(Scope.PUSH)
     _check_supported(caller)
     PushConfig.objects.filter(task=visible_task(caller, request.task_id), config_id=request.id).delete()
     return "{}"
@@ -52,6 +56,7 @@ def delete_push_config(caller: Caller, request: DeleteTaskPushNotificationConfig
 def check_inline(caller: Caller, request: SendMessageRequest) -> None:
     """Refuses a send whose push config could never be served."""
     if request.configuration.HasField("task_push_notification_config"):
+        caller.need(Scope.PUSH)
         _check_supported(caller)
         _check_url(request.configuration.task_push_notification_config, "configuration.taskPushNotificationConfig.url")
 

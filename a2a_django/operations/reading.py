@@ -10,7 +10,7 @@ from django.utils.dateparse import parse_datetime
 
 from a2a_django import snapshots
 from a2a_django.agents import recovery
-from a2a_django.models import Caller, Task
+from a2a_django.models import Caller, Scope, Task
 from a2a_django.models.task import TaskQuerySet
 from a2a_django.protocol import codec, errors
 
@@ -19,6 +19,7 @@ DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE = 50, 100
 
 def get_task(caller: Caller, request: GetTaskRequest) -> str:
     """The task as it is, as Task JSON; TaskNotFoundError."""
+    caller.need(Scope.READ)
     length = history_length(request)
     return snapshots.snapshot(visible_task(caller, request.id)).text(length)
 
@@ -48,6 +49,7 @@ def history_length(request: GetTaskRequest | ListTasksRequest | SendMessageConfi
 
 def list_tasks(caller: Caller, request: ListTasksRequest) -> str:
     """A page of the caller's tasks, newest status first, as ListTasksResponse JSON."""
+    caller.need(Scope.READ)
     length, size = history_length(request), _page_size(request)
     tasks = _filtered(caller, request)
     total = tasks.count()

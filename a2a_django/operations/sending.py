@@ -18,7 +18,7 @@ from a2a_django.agents import activation, claims, dispatch, leases
 from a2a_django.agents.claims import Claim
 from a2a_django.doorbell import Ear
 from a2a_django.event_log import FencedError
-from a2a_django.models import Caller, Event, Task, Turn
+from a2a_django.models import Caller, Event, Scope, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.operations import idempotency, input_modes, push_configs
@@ -43,6 +43,7 @@ class Accepted:
 
 def send_message(caller: Caller, request: SendMessageRequest, ear: Ear) -> Callable[[], Awaitable[str]]:
     """Takes the message in; what is returned waits for the SendMessageResponse JSON, or raises the A2AError."""
+    caller.need(Scope.SEND)
     draining.check()
     accepted = accept(caller, request, ear)
     return partial(_answer, caller, accepted, immediately=request.configuration.return_immediately)
@@ -104,8 +105,7 @@ def _join(ear: Ear, length: int | None, turn: Turn, *, follow_up: bool) -> Accep
 def _new_task(
     caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None, stamp: Stamp | None
 ) -> Accepted:
-    message = request.message
-    ids = _id_generator()
+    message, ids = request.message, _id_generator()
     message.context_id = message.context_id or ids.generate(IDGeneratorContext())
     message.task_id = ids.generate(IDGeneratorContext(context_id=message.context_id))
     now = timezone.now()

@@ -11,7 +11,7 @@ from a2a.types import SendMessageRequest, SubscribeToTaskRequest
 from a2a_django import database, draining, snapshots
 from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
-from a2a_django.models import Caller, Event, Task
+from a2a_django.models import Caller, Event, Scope, Task
 from a2a_django.models.event import Kind
 from a2a_django.operations import news
 from a2a_django.operations.news import Item
@@ -109,6 +109,7 @@ def send_streaming_message(
 
     `last_event_id` resumes the stream of a message that was sent before, after that event.
     """
+    caller.need(Scope.SEND)
     _check_streaming(caller)
     if last_event_id:
         first = rejoin(caller, request, ear)
@@ -131,6 +132,7 @@ def subscribe_to_task(
     caller: Caller, request: SubscribeToTaskRequest, ear: Ear, last_event_id: str | None = None
 ) -> Stream:
     """The Task as it is and then its events until a terminal state; `last_event_id` resumes after that event."""
+    caller.need(Scope.READ)
     _check_streaming(caller)
     ear.listen(request.id)  # first listen, then read: nothing falls in between
     task = visible_task(caller, request.id)

@@ -9,6 +9,7 @@ from example_project.settings import A2A as SITE_A2A
 A2A = {
     **SITE_A2A,
     "EXECUTORS": ["tests.acceptance.agents.Script"],
+    "AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"],
     "LOOK_SECONDS": 60,  # longer than a test has patience: one fails where rings get lost
     **json.loads(os.environ.get("ACCEPTANCE_A2A", "{}")),
 }

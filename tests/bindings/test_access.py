@@ -248,7 +248,7 @@ def test_a_task_made_anonymously_is_out_of_reach_once_that_is_denied(make_client
 
 @pytest.fixture
 def closed(site, binding, make_agent, make_user):
-    """A client of an agent for users only, with the site's default authenticators: Basic and session."""
+    """A client of an agent for users only, with the site's default authenticators: access token and session."""
     make_user("alice", password="secret", is_staff=True)
     make_agent(executor="tests.executors.Script", anonymous_access="denied")
     return CLIENTS[binding](site)
@@ -258,17 +258,17 @@ def card_schemes(site):
     return site.get("/a2a/test/.well-known/agent-card.json").json()["securitySchemes"]
 
 
-def test_basic_credentials_need_no_csrf_token(closed):
+def test_a_token_needs_no_csrf_token(closed, make_token):
     """CASES 7."""
-    assert state(closed.basic("alice", "secret").with_headers(Origin="https://evil.test").task()) == "COMPLETED"
+    client = closed.as_(make_token(User.objects.get()))
+    assert state(client.with_headers(Origin="https://evil.test").task()) == "COMPLETED"
     assert Turn.objects.get().user.username == "alice"
 
 
-@pytest.mark.parametrize("credentials", [None, ("alice", "wrong"), ("nobody", "secret")])
+@pytest.mark.parametrize("credentials", ["", "alice", "a2a_", f"a2a_{'x' * 8}_{'x' * 43}"])
 def test_no_or_wrong_credentials(closed, credentials):
     """CASES 8: 401, with a challenge that the card declares."""
-    client = closed.basic(*credentials) if credentials else closed
-    error = refusal(client.send)
+    error = refusal((closed.as_(credentials) if credentials else closed).send)
 
     assert (error.status, error.reason) == (401, "UNAUTHENTICATED")
     challenge = error.response.headers["www-authenticate"].split()[0]
@@ -290,9 +290,11 @@ def test_nonsense_for_credentials(closed, value):
     assert error.status == 401
 
 
-def test_a_disabled_user_is_nobody(closed):
+def test_a_disabled_user_is_nobody(closed, make_token):
+    client = closed.as_(make_token(User.objects.get()))
+    assert state(client.task()) == "COMPLETED"
     User.objects.update(is_active=False)
-    assert refusal(closed.basic("alice", "secret").send).status == 401
+    assert refusal(client.send).status == 401
 
 
 def session_cookie():

@@ -38,7 +38,7 @@ def test_the_card_says_what_the_site_does(site, agent):
         for version in ("1.0", "0.3")
         for binding in ("JSONRPC", "HTTP+JSON")
     ]
-    assert {"basic", "session"} == card["securitySchemes"].keys()
+    assert {"bearer", "session"} == card["securitySchemes"].keys()
 
 
 def test_required_arrays_are_there_when_they_are_empty(site, make_agent):

@@ -326,7 +326,7 @@ def test_one_card_for_both_generations(site, make_agent):
     old = types.AgentCard.model_validate(card)
     assert (old.url, old.preferred_transport, old.protocol_version) == ("http://testserver/a2a/test", "JSONRPC", "0.3")
     assert [(one.url, one.transport) for one in old.additional_interfaces] == [(old.url, "HTTP+JSON")]
-    assert old.security_schemes["basic"].root.scheme == "Basic"
+    assert old.security_schemes["bearer"].root.scheme == "Bearer"
     assert old.skills[0].id == "talk"
 
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 from a2a.server.agent_execution import AgentExecutor
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client as DjangoClient
 from django.test.utils import CaptureQueriesContext
@@ -276,6 +276,14 @@ def test_an_interface_of_this_sites_grpc_server_needs_none(admin_client, setting
     changes = {f"interfaces-0-{name}": value for name, value in interface.items()}
     add(admin_client, **changes, **{"interfaces-TOTAL_FORMS": "1"})
     assert Agent.objects.get().interfaces.get().protocol_binding == "GRPC"
+
+
+def test_groups_and_anonymous_callers_exclude_each_other(admin_client):
+    group = Group.objects.create(name="sales")
+    page = add(admin_client, allowed_groups=[group.pk], anonymous_access="by_id")
+    assert page.context["adminform"].form.errors.keys() == {"anonymous_access"}
+    add(admin_client, allowed_groups=[group.pk])
+    assert list(Agent.objects.get().allowed_groups.all()) == [group]
 
 
 @pytest.mark.parametrize("uri", ["https://a,https://b", "urn:a b", "urn:ü", "urn:a\nb"])

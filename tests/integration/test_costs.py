@@ -5,13 +5,16 @@ import json
 import threading
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import F
+from django.db.models.functions import Now
 
 from a2a_django import database, doorbell, snapshots
 from a2a_django.agents import loop
-from a2a_django.models import Agent, Artifact, Event, Task
+from a2a_django.models import AccessToken, Agent, Artifact, Event, Task
 from tests.clients import Error, artifact, kinds, state
+from tests.clients_grpc import CLIENTS
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
 
@@ -98,6 +101,27 @@ def test_extensions_that_nobody_asks_for_cost_nothing(client, statements):
     assert [cost(client), cost(client.with_headers(A2A_Extensions="urn:other"))] == without
     extensions.update(required=True)
     assert cost(client.with_headers(A2A_Extensions="urn:a, urn:b")) > without[0]  # what may be activated is looked for
+
+
+def test_what_it_costs_to_be_somebody(site, binding, make_agent, make_user, make_token, statements):
+    """One statement finds token, user and the token's agents; one more whether the user is in one of the groups."""
+    agent, ann, root = make_agent(), make_user(), make_user("root", is_superuser=True)
+    ann.groups.add(group := Group.objects.create(name="sales"))
+    texts = [make_token(ann), make_token(ann, [agent, make_agent(slug="other")]), make_token(root)]
+    AccessToken.objects.update(last_used_at=Now())
+    anonymous = CLIENTS[binding](site)
+
+    def cost(client):
+        client.list()
+        statements.count = 0
+        client.list()
+        return statements.count
+
+    clients = [anonymous.as_(text) for text in texts]
+    free = cost(anonymous)
+    assert [cost(client) - free for client in clients] == [1, 1, 1]
+    agent.allowed_groups.add(group)
+    assert [cost(client) - free for client in clients] == [2, 2, 1]
 
 
 def test_a_list_costs_the_same_however_long_it_is(client, statements):
