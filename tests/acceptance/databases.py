@@ -68,9 +68,16 @@ class Postgres:
         """Whoever is allowed to can connect again."""
         self._run(f'ALTER DATABASE "{self.name}" ALLOW_CONNECTIONS true')
 
-    def _run(self, statement: str) -> None:
+    def end_sessions(self, applications: list[str]) -> None:
+        """Ends the connections of these, whatever they are at."""
+        query = (
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND application_name = ANY(%s)"
+        )
+        self._run(query, self.name, applications)
+
+    def _run(self, statement: str, *parameters: Any) -> None:
         with psycopg.connect(self._server, autocommit=True) as connection:
-            connection.execute(statement)
+            connection.execute(statement, parameters)
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with self._lock:

@@ -1,5 +1,6 @@
 """What is known of a run, and what is found wrong with it."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,14 +12,19 @@ from tests.acceptance.chaos.talks import Cancel, Conversation
 
 @dataclass(frozen=True)
 class Evidence:
-    """The rows, what executors, clients and faults have noted, and the wall clock when the monotonic one says 0."""
+    """The rows, by the wall clock, and what executors, clients and faults noted, by the machine's monotonic one."""
 
     records: dict[str, Record]
     notes: Notes
     conversations: Sequence[Conversation]
     cancels: Sequence[Cancel]
     hits: Sequence[Hit]
-    epoch: float
+    clock: Sequence[tuple[float, float]]  # what both said, again and again: the wall clock is set now and then
+
+    def monotonic(self, at: float) -> float:
+        """What the monotonic clock said when the wall clock said `at`."""
+        wall, monotonic = self.clock[max(bisect(self.clock, (at,)) - 1, 0)]
+        return at - wall + monotonic
 
 
 @dataclass(frozen=True)

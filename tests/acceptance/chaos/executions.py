@@ -20,7 +20,7 @@ def check(record: Record, evidence: Evidence) -> Iterator[str]:
     runs = evidence.notes.of_task[record.task]
     yield from check_starts(record, runs)
     yield from check_speech(record, evidence)
-    taken = list(takeovers(record, evidence.epoch))
+    taken = list(takeovers(record, evidence))
     yield from check_overlaps(runs, [at for at, _, _ in taken], evidence)
     yield from check_takeovers(taken, evidence)
 
@@ -73,12 +73,12 @@ def _counts(record: Record, run: Noted, evidence: Evidence) -> bool:
 # --- who may run
 
 
-def takeovers(record: Record, epoch: float) -> Iterator[tuple[float, Change, Change]]:
+def takeovers(record: Record, evidence: Evidence) -> Iterator[tuple[float, Change, Change]]:
     """When a lease was taken from whom had let it expire, how the other one had got it, and how it was taken."""
     leases = [change for change in record.changes if change.what == "task lease"]
     for before, change in pairwise(leases):
         if change.before and change.after:
-            yield change.at - epoch, before, change
+            yield evidence.monotonic(change.at), before, change
 
 
 def check_overlaps(runs: Sequence[Noted], taken: Sequence[float], evidence: Evidence) -> Iterator[str]:

@@ -9,10 +9,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from random import Random
 from typing import NamedTuple
 
+import psycopg
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from tests.acceptance.chaos.plan import Strike
+from tests.acceptance.chaos.plan import REST, Strike
 from tests.acceptance.databases import Postgres
 from tests.acceptance.processes import Process, Redis
 from tests.acceptance.sites import Site
@@ -110,11 +111,8 @@ class Faults:
 
     async def _drop_connections(self, strike: Strike) -> None:
         victims = [process for name, process in self._processes.items() if strike.victim in (name, "all")]
-        await asyncio.to_thread(self._terminate, [self._site.application(process.name) for process in victims])
-
-    def _terminate(self, applications: list[str]) -> None:
-        query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ANY(?)"
-        self._database.rows(query, applications)
+        applications = [self._site.application(process.name) for process in victims]
+        await asyncio.to_thread(self._database.end_sessions, applications)
 
     async def _lose_database(self, strike: Strike) -> None:
         """Nobody gets in for a while, as when the server is started again."""
@@ -124,6 +122,21 @@ class Faults:
             await asyncio.sleep(strike.seconds)
         finally:
             await asyncio.to_thread(self._database.open_to_all)
+
+    async def _lock_row(self, _: Strike) -> bool:
+        """A machine is lost in a transaction that has touched a task which another one runs."""
+        return await asyncio.to_thread(self._hold_row)
+
+    def _hold_row(self) -> bool:
+        running = "SELECT id FROM a2a_django_task WHERE lease <> '' LIMIT 1"
+        options = f"-c idle_in_transaction_session_timeout={REST}"
+        held = False
+        with suppress(psycopg.Error), psycopg.connect(self._database.url, options=options) as connection:
+            row = connection.execute(f"UPDATE a2a_django_task SET crowded = true WHERE id = ({running}) RETURNING id")
+            if held := row.fetchone() is not None:
+                time.sleep(2 * REST / 1000)
+            connection.rollback()
+        return held
 
     async def _duplicate_jobs(self, strike: Strike) -> bool:
         """More jobs for turns of any state."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 INPUT, AUTH = "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"
 TALKS_PER_SECOND = 4.5
 LEASE_SECONDS = 2.5
+REST = 1000  # milliseconds after which PostgreSQL ends a session that rests in a transaction; well below the lease
 
 
 class Kind(NamedTuple):
@@ -68,6 +69,7 @@ FAULTS = {
     "restart_redis": Rate(3, ("redis",), (0, 1.5)),
     "drop_connections": Rate(10, ("all", "web", *WORKERS)),
     "lose_database": Rate(2, ("database",), (0.2, LEASE_SECONDS)),
+    "lock_row": Rate(4),
     "duplicate_jobs": Rate(20),
     "cancel": Rate(40),
 }

@@ -73,6 +73,7 @@ def _site(folder: Path, server: str) -> Iterator[tuple[Site, Postgres, Redis, Pr
     """A web process, two workers, a Redis for jobs and rings, and `a2a_recover` besides."""
     database = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_chaos_{os.getpid()}")
     database.create()
+    database.rows("SELECT 1")  # connected for good: at times nobody can
     try:
         with processes.redis(folder, "redis") as redis, sites.full(folder, database, redis, redis, **SETTINGS) as site:
             (folder / "notes").mkdir()
@@ -102,17 +103,19 @@ class Chaos:
         self.conversations: list[Conversation] = []
         self.canceling: list[asyncio.Task[Cancel]] = []
         self.violations: list[Violation] = []
+        self.clock: list[tuple[float, float]] = []
 
     async def run(self) -> Report:
         """The load under faults, then calm, then the checks."""
         async with AsyncExitStack() as stack:
             people = {name: await stack.enter_async_context(doors.client(name)) for name in ("ann", "bob")}
             talks = [asyncio.create_task(self._talk(talk, people[talk.user])) for talk in self.plan.talks]
-            supervising = asyncio.create_task(self.faults.supervise())
+            watching = [asyncio.create_task(self.faults.supervise()), asyncio.create_task(self._compare_clocks())]
             await asyncio.gather(*map(self._strike, self.plan.strikes))
             await self._settle(talks)
             await self._repeat_jobs()
-            supervising.cancel()
+            for watch in watching:
+                watch.cancel()
         return await asyncio.to_thread(self._report)
 
     async def _at(self, seconds: float) -> None:
@@ -128,6 +131,11 @@ class Chaos:
     async def _strike(self, strike: plan.Strike) -> None:
         await self._at(strike.at)
         await self.faults.strike(strike)
+
+    async def _compare_clocks(self) -> None:
+        while True:
+            self.clock.append((time.time(), time.monotonic()))
+            await asyncio.sleep(0.1)
 
     def _cancel(self, choice: float) -> bool:
         """Cancels one of the newest tasks."""
@@ -187,7 +195,7 @@ class Chaos:
             conversations=self.conversations,
             cancels=[task.result() for task in self.canceling if task.done()],
             hits=self.faults.hits,
-            epoch=time.time() - time.monotonic(),
+            clock=self.clock,
         )
         deaths = [Violation(f"{name} has died") for name in self.faults.deaths]
         violations = [*self.violations, *deaths, *checks.check(found), *self._folds(found)]

@@ -27,9 +27,9 @@ def _moments(violation: Violation, evidence: Evidence) -> Iterator[tuple[float, 
     if record:
         for change in record.changes:
             what = f"{change.process:12} {change.what} {change.key}: {change.before!r} -> {change.after!r}"
-            yield change.at - evidence.epoch, what
+            yield evidence.monotonic(change.at), what
         for event in record.events:
-            yield event.at - evidence.epoch, f"{'log':12} {event.sequence} {event.body[:400]}"
+            yield evidence.monotonic(event.at), f"{'log':12} {event.sequence} {event.body[:400]}"
     for run in evidence.notes.of_task[violation.task]:
         yield run.started, f"{'executor':12} run {run.run} starts in process {run.pid}, for message {run.message}"
         if run.said:
