@@ -7,11 +7,12 @@ from django.contrib.admin.widgets import AdminTextareaWidget
 from django.db import models
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from a2a_django.admin import declared_skills
 from a2a_django.admin.agent_forms import AgentForm, ExtensionForm, InterfaceForm, SkillForm
-from a2a_django.admin.deletion import KeptByTasks
+from a2a_django.admin.publishing import PublishingAdmin
 from a2a_django.agents import registry
 from a2a_django.models import Agent, AgentExtension, AgentInterface, AgentSkill
 from a2a_django.models.agent import Visibility
@@ -41,7 +42,7 @@ class SkillInline(admin.StackedInline):  # type: ignore[type-arg]
                     "tags",
                     "examples",
                     ("input_modes", "output_modes"),
-                    ("visibility", "position"),
+                    ("visibility", "groups", "position"),
                 ]
             },
         ),
@@ -73,7 +74,7 @@ class InterfaceInline(admin.TabularInline):  # type: ignore[type-arg]
 
 
 @admin.register(Agent)
-class AgentAdmin(KeptByTasks):
+class AgentAdmin(PublishingAdmin):
     """Where staff create an agent and say what its card says."""
 
     form = AgentForm
@@ -86,11 +87,12 @@ class AgentAdmin(KeptByTasks):
     search_fields = ["name", "slug", "description", "executor"]
     prepopulated_fields = {"slug": ["name"]}
     filter_horizontal = ["allowed_groups"]
-    readonly_fields = ["card", "created_at", "updated_at"]
+    readonly_fields = ["card", "published", "declared_skills", "created_at", "updated_at"]
     save_on_top = True
     formfield_overrides = {models.URLField: {"assume_scheme": "https"}, **SHORT_TEXT}
     fieldsets = [
-        (None, {"fields": ["name", "slug", "description", "version", "executor", "enabled", "is_default", "card"]}),
+        (None, {"fields": ["name", "slug", "description", "version", "executor", "enabled", "is_default"]}),
+        ("Card", {"fields": ["card", "published"]}),
         ("Who may call", {"fields": ["anonymous_access", "allowed_groups"]}),
         ("Input and output", {"fields": [("default_input_modes", "default_output_modes")]}),
         (
@@ -98,6 +100,14 @@ class AgentAdmin(KeptByTasks):
             {
                 "description": "What the card promises to clients.",
                 "fields": ["streaming", "push_notifications", "extended_card"],
+            },
+        ),
+        (
+            "Skills declared in code",
+            {
+                "classes": ["collapse"],
+                "description": "They are in the card unless they are hidden, or a skill below has the same id.",
+                "fields": ["declared_skills", "taken_over", "hidden_skills"],
             },
         ),
         ("When things go wrong", {"fields": [("restartable", "turn_timeout")]}),
@@ -129,9 +139,23 @@ class AgentAdmin(KeptByTasks):
             return "-"
         return format_html('<a href="{}">card</a>', url) if agent.enabled else "-"
 
+    def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
+        """Without the skills of the code, where it declares none for the agent's executor."""
+        return [
+            fieldset
+            for fieldset in super().get_fieldsets(request, obj)
+            if "declared_skills" not in fieldset[1]["fields"] or (obj and declared_skills.choices(obj))
+        ]
+
+    @admin.display(description="what they say")
+    def declared_skills(self, agent: Agent) -> SafeString:
+        """Each skill with what becomes of it."""
+        return format_html_join("", "<p><strong>{}</strong>: {}</p>", declared_skills.described(agent))
+
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Saves the inlines, then says what clients will miss in the card."""
+        """Saves the inlines, takes over skills, then says what clients will miss in the card."""
         super().save_related(request, form, formsets, change)
+        declared_skills.take_over(form.instance, form.cleaned_data.get("taken_over", ()))
         for warning in warnings(Agent.objects.get(pk=form.instance.pk)):
             messages.warning(request, warning)
 
@@ -142,8 +166,8 @@ def warnings(agent: Agent) -> list[str]:
     found = []
     if agent.executor not in registry.names():
         found.append(f"No executor is called “{agent.executor}” now: calls to this agent will fail.")
-    if Visibility.PUBLIC not in listed_for:
+    if Visibility.PUBLIC not in listed_for and not declared_skills.listed(agent):
         found.append("The protocol wants a card to list at least one skill: add one that is listed for everybody.")
-    if Visibility.AUTHENTICATED in listed_for and not agent.extended_card:
-        found.append("Skills for authenticated callers are not shown to anyone until “extended card” is on.")
+    if listed_for - {Visibility.PUBLIC} and not agent.extended_card:
+        found.append("Skills for authenticated callers and groups are not shown to anyone until “extended card” is on.")
     return found

@@ -7,8 +7,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.core.validators import URLValidator
 
-from a2a_django.admin import fields
-from a2a_django.models.agent import AnonymousAccess, text_plain
+from a2a_django.admin import declared_skills, fields
+from a2a_django.models.agent import AnonymousAccess, Visibility, text_plain
 from a2a_django.settings import a2a_settings
 
 OUR_BINDINGS = ("JSONRPC", "HTTP+JSON")  # those whose URL this site knows, and which must be http(s)
@@ -48,11 +48,22 @@ class AgentForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="JSON, of which a caller meets one, such as [{“schemes”: {“bearer”: {“list”: []}}}]. "
         "Empty: any one of the schemes.",
     )
+    taken_over = forms.MultipleChoiceField(
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="take over",
+        help_text="Makes them skills below, as the code says now, for you to change.",
+    )
+    hidden_skills = forms.MultipleChoiceField(
+        required=False, widget=forms.CheckboxSelectMultiple, label="hide", help_text="Leaves them out of the card."
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "executor" in self.fields:  # absent for staff who may only look
             self.fields["executor"].choices = fields.executor_choices(self.instance.executor)  # type: ignore[attr-defined]
+        for name in {"taken_over", "hidden_skills"} & self.fields.keys():
+            self.fields[name].choices = declared_skills.choices(self.instance)  # type: ignore[attr-defined]
 
     def clean(self) -> dict[str, Any]:
         """Checks what concerns two fields."""
@@ -92,6 +103,13 @@ class SkillForm(forms.ModelForm):  # type: ignore[type-arg]
     security_requirements = fields.SecurityRequirementsField(
         required=False, help_text="JSON, besides what the agent requires. Usually empty."
     )
+
+    def clean(self) -> dict[str, Any]:
+        """Groups where they are asked for."""
+        data = super().clean() or self.cleaned_data
+        if data.get("visibility") == Visibility.GROUPS and not data.get("groups"):
+            self.add_error("groups", "Choose the groups whose members see it.")
+        return data
 
 
 class ExtensionForm(forms.ModelForm):  # type: ignore[type-arg]

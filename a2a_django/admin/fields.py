@@ -13,7 +13,7 @@ from google.protobuf.message import Message as ProtoMessage
 from a2a_django.agents import registry
 from a2a_django.protocol import codec, errors, values
 
-_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(\s*;.*)?")
+_MEDIA_TYPE = re.compile(r"(\*/\*|[\w!#$&^.+-]+/[\w!#$&^.+*-]+)(\s*;.*)?")
 
 
 class StringListField(forms.CharField):

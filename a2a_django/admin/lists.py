@@ -40,7 +40,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER  # each count would read the whole table
     sortable_by = ()  # the list's own order is the only one that an index serves
-    actions = None
+    actions: Any = None
     list_per_page = 50
     list_max_show_all = 0
     change_list_template = "a2a_django/admin/bounded_list.html"

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from a2a.types import AgentCard, SecurityScheme
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
 
-from a2a_django.agents import schemes, signatures
-from a2a_django.models import Agent, AgentSkill
-from a2a_django.models.agent import Visibility
+from a2a_django.agents import documents, schemes, signatures
+from a2a_django.agents.documents import Document
+from a2a_django.models import Agent
 from a2a_django.protocol import codec, v0_3, versions
 from a2a_django.settings import a2a_settings
+
+Viewer = AbstractBaseUser | AnonymousUser
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ def streams(agent: Agent) -> bool:
 
 def public(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard:
     """The card that everybody may see; A2A["CARD_MODIFIER"] has the last word."""
-    card = _card(agent, urls, tenant, agent.skills.filter(visibility=Visibility.PUBLIC))
+    document = documents.served(agent)
+    card = _card(agent, document, urls, tenant, _visible(document["skills"], AnonymousUser()))
     modify = a2a_settings.load("CARD_MODIFIER")
     if modify is None:
         return card
@@ -49,11 +54,38 @@ def public(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard:
     return modified
 
 
-def extended(agent: Agent, urls: Urls, tenant: str = "") -> AgentCard | None:
-    """The card for authenticated callers, None where the agent has nothing to show that isn't public (A2A 3.1.11)."""
-    if not agent.skills.exclude(visibility=Visibility.PUBLIC).exists():
+def extended(agent: Agent, user: Viewer, urls: Urls, tenant: str = "") -> AgentCard | None:
+    """The card for `user`, None where the agent has nothing to show that isn't public (A2A 3.1.11)."""
+    document = documents.served(agent)
+    if not any(documents.VISIBLE_TO in skill for skill in document["skills"]):
         return None
-    return _card(agent, urls, tenant, agent.skills.all())
+    return _card(agent, document, urls, tenant, _visible(document["skills"], user))
+
+
+def skills(agent: Agent, user: Viewer) -> list[dict[str, Any]]:
+    """The skills that the card lists for `user`."""
+    return _visible(documents.skills(agent), user)
+
+
+def _visible(listed: list[dict[str, Any]], user: Viewer) -> list[dict[str, Any]]:
+    groups = _groups(user) if any(isinstance(_seers(skill), list) for skill in listed) else set()
+    seen = (skill for skill in listed if _sees(user, groups, _seers(skill)))
+    return [{name: value for name, value in skill.items() if name != documents.VISIBLE_TO} for skill in seen]
+
+
+def _seers(skill: dict[str, Any]) -> str | list[str] | None:
+    return skill.get(documents.VISIBLE_TO)
+
+
+def _sees(user: Viewer, groups: set[str], seers: str | list[str] | None) -> bool:
+    if isinstance(seers, list):
+        return not groups.isdisjoint(seers) or getattr(user, "is_superuser", False)
+    return seers is None or user.is_authenticated
+
+
+def _groups(user: Viewer) -> set[str]:
+    """The names of the groups that `user` is in; accounts of some sites have none."""
+    return set(user.groups.values_list("name", flat=True)) if hasattr(user, "groups") else set()
 
 
 def challenges(agent: Agent | None) -> list[str]:
@@ -109,36 +141,19 @@ def _tell_all(scheme: dict[str, Any]) -> None:
         _merged(scheme, content)
 
 
-def _card(agent: Agent, urls: Urls, tenant: str, skills: Iterable[AgentSkill]) -> AgentCard:
-    data: dict[str, Any] = {
-        "name": agent.name,
-        "description": agent.description,
-        "version": agent.version,
-        "supportedInterfaces": list(_interfaces(agent, urls, tenant)),
-        "capabilities": _capabilities(agent),
-        "defaultInputModes": agent.default_input_modes,
-        "defaultOutputModes": agent.default_output_modes,
-        "skills": [_skill(skill) for skill in skills],
-        "documentationUrl": agent.documentation_url or None,
-        "iconUrl": agent.icon_url or None,
-        **_security(agent, urls),
-    }
-    if agent.provider_organization:
-        data["provider"] = {"organization": agent.provider_organization, "url": agent.provider_url}
+def _card(agent: Agent, document: Document, urls: Urls, tenant: str, listed: list[dict[str, Any]]) -> AgentCard:
+    """`document` with what depends on the request and on this site."""
+    data = document | _security(agent, urls)
+    data["capabilities"] = document["capabilities"] | {"streaming": streams(agent)}
+    data["supportedInterfaces"] = list(interfaces(agent, document, urls, tenant))
+    data["skills"] = listed
     return codec.parse(data, AgentCard)
 
 
-def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str]]:
+def interfaces(agent: Agent, document: Document, urls: Urls, tenant: str = "") -> Iterable[dict[str, str]]:
+    """The interfaces as clients read them; those that this site doesn't serve are left out."""
     own = {"JSONRPC": urls.jsonrpc, "HTTP+JSON": urls.http_json, "GRPC": urls.grpc}
-    chosen = [
-        (
-            item.protocol_binding,
-            item.url or own.get(item.protocol_binding, ""),
-            item.protocol_version,
-            item.tenant or ("" if item.url else _named(item.protocol_binding, item.protocol_version, agent, tenant)),
-        )
-        for item in agent.interfaces.all()
-    ] or [
+    chosen = [_chosen(item, own, agent, tenant) for item in document["supportedInterfaces"]] or [
         (binding, url, version, _named(binding, version, agent, tenant))
         for version in versions.supported()
         for binding, url in own.items()
@@ -154,6 +169,13 @@ def _interfaces(agent: Agent, urls: Urls, tenant: str) -> Iterable[dict[str, str
             yield interface | ({"tenant": interface_tenant} if interface_tenant else {})
 
 
+def _chosen(item: dict[str, str], own: dict[str, str], agent: Agent, tenant: str) -> tuple[str, str, str, str]:
+    """Binding, URL, version and tenant of an interface that the document lists."""
+    binding, version, elsewhere = item["protocolBinding"], item["protocolVersion"], item.get("url", "")
+    named = item.get("tenant") or ("" if elsewhere else _named(binding, version, agent, tenant))
+    return binding, elsewhere or own.get(binding, ""), version, named
+
+
 def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
     """The tenant that clients send. All agents have one gRPC address, so there it names the agent, too.
 
@@ -162,32 +184,6 @@ def _named(binding: str, version: str, agent: Agent, tenant: str) -> str:
     if binding != "GRPC":
         return tenant
     return f"{agent.slug}/{tenant}".rstrip("/") if versions.major_minor(version) != versions.LEGACY else ""
-
-
-def _capabilities(agent: Agent) -> dict[str, Any]:
-    extensions = [
-        {"uri": item.uri, "description": item.description, "required": item.required, "params": item.params or None}
-        for item in agent.extensions.all()
-    ]
-    return {
-        "streaming": streams(agent),
-        "pushNotifications": agent.push_notifications,
-        "extendedAgentCard": agent.extended_card,
-        "extensions": extensions,
-    }
-
-
-def _skill(skill: AgentSkill) -> dict[str, Any]:
-    return {
-        "id": skill.skill_id,
-        "name": skill.name,
-        "description": skill.description,
-        "tags": skill.tags,
-        "examples": skill.examples,
-        "inputModes": skill.input_modes,
-        "outputModes": skill.output_modes,
-        "securityRequirements": skill.security_requirements,
-    }
 
 
 def _security(agent: Agent, urls: Urls) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from datetime import datetime
 from functools import cache
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_vary_headers
+from django.utils.http import http_date
 from rest_framework.request import Request
 
 from a2a_django import keys
@@ -21,6 +23,7 @@ from a2a_django.settings import a2a_settings
 
 log = logging.getLogger(__name__)
 
+READERS = ("Authorization", "Cookie")  # by these we know who asks
 MOVED = "@1753833600"  # 30 July 2025, when 0.3.0 came out (RFC 9745)
 
 
@@ -59,6 +62,8 @@ class AgentCardView(KeptView):
         rendered = card.render(card.public(found, known), known.keys)
         readers = "private" if a2a_settings.CARD_PERMISSION_CLASSES else "public"
         response = self.kept(rendered.body, rendered.etag, "application/json", readers)
+        # It is told, but no condition: settings and keys change a card, too, and have no date.
+        response["Last-Modified"] = http_date(_changed(found).timestamp())
         if deciding := _deciding_headers():
             patch_vary_headers(response, deciding)
         return response
@@ -87,6 +92,22 @@ class KeysView(KeptView):
     def handle(self) -> Outcome:
         body = codec.dumps({"keys": keys.published()}).encode()
         return self.kept(body, f'"{hashlib.sha256(body).hexdigest()}"', "application/jwk-set+json")
+
+
+def _changed(agent: Agent) -> datetime:
+    """When staff changed what its card says."""
+    return max(agent.updated_at, agent.published.published_at) if agent.published else agent.updated_at
+
+
+def private(request: Request, response: HttpResponse) -> HttpResponse:
+    """The response with a card that is its reader's alone, who asks each time whether it still holds (A2A 13.3)."""
+    etag = f'"{hashlib.sha256(response.content).hexdigest()}"'
+    response["ETag"] = etag
+    response["Cache-Control"] = "private, no-cache"
+    patch_vary_headers(
+        response, [name for name in (*READERS, a2a_settings.TENANT_HEADER, *_deciding_headers()) if name]
+    )
+    return cast(HttpResponse, get_conditional_response(request._request, etag=etag, response=response))
 
 
 @cache

@@ -15,7 +15,7 @@ from a2a.types import (
     SubscribeToTaskRequest,
     TaskPushNotificationConfig,
 )
-from django.http import QueryDict
+from django.http import HttpResponse, QueryDict
 from google.protobuf.message import Message as ProtoMessage
 
 from a2a_django import operations
@@ -169,6 +169,9 @@ class ExtendedAgentCard(RestView):
         request = self.from_query(GetExtendedAgentCardRequest)
         urls = cards.urls(self.request, self.caller.agent)
         return operations.get_extended_agent_card(self.caller, request, urls)
+
+    def answer(self, text: str) -> HttpResponse:
+        return cards.private(self.request, super().answer(text))
 
 
 class NotFound(RestView):

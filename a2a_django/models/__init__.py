@@ -2,6 +2,7 @@
 
 from a2a_django.models.access_token import AccessToken
 from a2a_django.models.agent import Agent, AgentExtension, AgentInterface, AgentSkill
+from a2a_django.models.agent_card_version import AgentCardVersion
 from a2a_django.models.artifact import Artifact
 from a2a_django.models.caller import Caller, Scope
 from a2a_django.models.event import Event
@@ -15,6 +16,7 @@ from a2a_django.models.turn import Turn
 __all__ = [
     "AccessToken",
     "Agent",
+    "AgentCardVersion",
     "AgentExtension",
     "AgentInterface",
     "AgentSkill",

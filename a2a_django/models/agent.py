@@ -1,7 +1,7 @@
 """Agents and what their cards say (A2A 4.4)."""
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
@@ -10,6 +10,9 @@ from django.db.models.signals import pre_delete
 from django.dispatch import receiver
 
 from a2a_django.models.fields import string_list
+
+if TYPE_CHECKING:
+    from a2a_django.models.agent_card_version import AgentCardVersion
 
 RESERVED = frozenset({"jwks.json"})
 
@@ -70,6 +73,7 @@ class Agent(models.Model):
     extended_card = models.BooleanField(
         default=False, help_text="Authenticated callers may fetch a card with more skills than the public one."
     )
+    hidden_skills = string_list(help_text="Ids of skills declared in code that the card does not list.")
     security_schemes = models.JSONField(
         default=dict, blank=True, help_text="SecurityScheme objects by name; empty: made from the authenticators."
     )
@@ -89,6 +93,7 @@ class Agent(models.Model):
 
     class Meta:
         ordering = ["slug"]
+        permissions = [("publish_agentcard", "Can publish agent cards and roll them back")]
 
     def __str__(self) -> str:
         return self.name
@@ -99,6 +104,11 @@ class Agent(models.Model):
             super().save(*args, **kwargs)
             if self.is_default:
                 Agent.objects.exclude(pk=self.pk).filter(is_default=True).update(is_default=False)
+
+    @cached_property
+    def published(self) -> "AgentCardVersion | None":
+        """The newest published version of its card."""
+        return self.card_versions.first()
 
     @cached_property
     def offers(self) -> dict[str, bool]:
@@ -134,6 +144,7 @@ class Visibility(models.TextChoices):
 
     PUBLIC = "public", "everybody"
     AUTHENTICATED = "authenticated", "authenticated callers (extended card)"
+    GROUPS = "groups", "members of these groups (extended card)"
 
 
 class AgentSkill(AgentChild):
@@ -149,6 +160,7 @@ class AgentSkill(AgentChild):
     output_modes = string_list()
     security_requirements = models.JSONField(default=list, blank=True)
     visibility = models.CharField("listed for", max_length=16, choices=Visibility, default=Visibility.PUBLIC)
+    groups = models.ManyToManyField("auth.Group", blank=True, related_name="+")
 
     class Meta:
         ordering = ["position", "pk"]

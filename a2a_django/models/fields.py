@@ -71,6 +71,6 @@ class EncryptedField(_TextField):
         return Secret.of(value) if isinstance(value, str) else value
 
 
-def string_list() -> "models.JSONField[list[str], list[str]]":
+def string_list(help_text: str = "") -> "models.JSONField[list[str], list[str]]":
     """A column that holds a list of strings."""
-    return models.JSONField(default=list, blank=True)
+    return models.JSONField(default=list, blank=True, help_text=help_text)

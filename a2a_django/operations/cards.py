@@ -14,7 +14,7 @@ def get_extended_agent_card(caller: Caller, request: GetExtendedAgentCardRequest
         raise errors.UnsupportedOperationError("The agent has no extended card")
     if not caller.authenticated:
         raise errors.UnauthenticatedError("The extended card is for authenticated callers")
-    extended = card.extended(caller.agent, urls, caller.tenant.slug if caller.tenant else "")
+    extended = card.extended(caller.agent, caller.user, urls, caller.tenant.slug if caller.tenant else "")
     if extended is None:
         raise errors.ExtendedAgentCardNotConfiguredError
     # What clients of 0.3 get is made of it, and no signature would hold.

@@ -7,8 +7,8 @@ from itertools import chain
 
 from a2a.types import Message, Part
 
-from a2a_django.models import AgentSkill, Caller
-from a2a_django.models.agent import Visibility
+from a2a_django.agents import card
+from a2a_django.models import Caller
 from a2a_django.protocol import errors
 
 UNKNOWN = "application/octet-stream"
@@ -62,10 +62,7 @@ def _any_of(media_type: str) -> str:
 
 def _modes_of_skills(caller: Caller) -> Iterable[str]:
     """What the skills take that the caller's card lists; no refusal tells of another."""
-    skills = AgentSkill.objects.filter(agent=caller.agent)
-    if not caller.authenticated:
-        skills = skills.filter(visibility=Visibility.PUBLIC)
-    return chain.from_iterable(skills.values_list("input_modes", flat=True))
+    return chain.from_iterable(skill.get("inputModes", ()) for skill in card.skills(caller.agent, caller.user))
 
 
 def _error(refused: list[tuple[int, str]], taken: Iterable[str]) -> errors.ContentTypeNotSupportedError:

@@ -10,6 +10,10 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from a2a_django.protocol import values
 from a2a_django.protocol.values import Check, Doubled, Violation
 
+REQUIRED, EMPTY, NO_ELEMENT = "is required", "must not be empty", "must have at least one element"
+MISSING = frozenset({REQUIRED, EMPTY, NO_ELEMENT})
+"""What is wrong with data that is right as far as it goes."""
+
 _MAX_LENGTH = {  # by the end of the field's full name: DESIGN 6, and the columns that hold them
     "context_id": 256,
     "message_id": 256,
@@ -68,7 +72,7 @@ def _object(data: Any, descriptor: Descriptor, path: str, client: bool) -> Itera
             yield from _value(field, value, where)
     for name in required:
         if name not in given:
-            yield f"{path}.{name}" if path else name, "is required"
+            yield f"{path}.{name}" if path else name, REQUIRED
     for choice in choices:
         yield from _choice(descriptor, choice, [name for name, field in given.items() if field.oneof == choice], path)
 
@@ -99,13 +103,13 @@ def _value(field: Field, value: Any, where: str) -> Iterator[Violation]:
             right = False
             yield wrong
         if field.required and value == "" and right:
-            yield where, "must not be empty"
+            yield where, EMPTY
         return
     if not isinstance(value, list):
         yield where, "must be an array"
         return
     if field.required and not value:
-        yield where, "must have at least one element"
+        yield where, NO_ELEMENT
     for index, item in enumerate(value):
         yield from field.check(item, f"{where}[{index}]")
 
@@ -229,6 +233,19 @@ def _empty(proto: FieldDescriptor) -> Any:
     if proto.is_repeated and not _is_map(proto):
         return []
     return proto.default_value if proto.message_type is None else {}
+
+
+def unknown(data: Any, descriptor: Descriptor, path: str = "") -> Iterator[str]:
+    """The fields of `data` that a `descriptor` message lacks, at every depth but within maps and Structs."""
+    for name, value in data.items() if isinstance(data, dict) else ():
+        where = f"{path}.{name}" if path else name
+        proto = next((proto for proto in descriptor.fields if proto.json_name == name), None)
+        if proto is None:
+            yield where
+        elif (message := proto.message_type) and message.full_name not in _WELL_KNOWN and not _is_map(proto):
+            items = enumerate(value) if isinstance(value, list) else [("", value)]
+            for index, item in items:
+                yield from unknown(item, message, f"{where}[{index}]" if proto.is_repeated else where)
 
 
 def _is_map(proto: FieldDescriptor) -> bool:

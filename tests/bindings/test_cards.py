@@ -1,12 +1,15 @@
 """Agent cards: the public ones by HTTP (A2A 8), the extended one over every binding (A2A 3.1.11)."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from a2a.types import AgentCard
+from django.contrib.auth.models import Group, User
 from google.protobuf.json_format import ParseDict
 
-from a2a_django.models import Agent, AgentSkill
+from a2a_django.agents import publishing
+from a2a_django.models import Agent, AgentCardVersion, AgentSkill
 from tests.clients import Error, message
 
 CARD = "/a2a/test/.well-known/agent-card.json"
@@ -17,7 +20,9 @@ DEFAULT = "/.well-known/agent-card.json"
 def agent(site, make_agent):
     made = make_agent(executor="tests.executors.Script")
     AgentSkill.objects.create(agent=made, skill_id="talk", name="Talk", description="Talks.", tags=["t"])
-    AgentSkill.objects.create(agent=made, skill_id="more", name="More", description="More.", visibility="authenticated")
+    AgentSkill.objects.create(
+        agent=made, skill_id="more", name="More", description="More.", tags=["t"], visibility="authenticated"
+    )
     return made
 
 
@@ -107,6 +112,35 @@ def test_a_card_changes_with_its_agent(site, agent):
     assert after.status == 200
     assert after.json()["skills"][0]["name"] == "Speak"
     assert after.headers["etag"] != before.headers["etag"]
+
+
+def test_a_published_card_changes_when_it_is_published_again(site, agent):
+    publishing.publish(agent)
+    before = site.get(CARD)
+    Agent.objects.update(name="Other")
+    assert site.get(CARD).body == before.body
+    publishing.publish(Agent.objects.get())
+    after = site.get(CARD, **{"If-None-Match": before.headers["etag"]})
+    assert (after.status, after.json()["name"]) == (200, "Other")
+    assert [skill["id"] for skill in after.json()["skills"]] == ["talk"]
+    assert b"visibleTo" not in after.body
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_card_says_when_it_was_changed(site, agent, published):
+    Agent.objects.update(updated_at=datetime(2025, 7, 30, tzinfo=UTC))
+    if published:
+        publishing.publish(agent)
+        AgentCardVersion.objects.update(published_at=datetime(2025, 7, 30, tzinfo=UTC))
+        Agent.objects.update(updated_at=datetime(2025, 7, 29, tzinfo=UTC))
+    response = site.get(CARD)
+    modified = response.headers["last-modified"]
+    assert modified == "Wed, 30 Jul 2025 00:00:00 GMT"
+    assert site.request("HEAD", CARD).headers["last-modified"] == modified
+    known = site.get(CARD, **{"If-None-Match": response.headers["etag"]})
+    assert (known.status, known.headers["last-modified"]) == (304, modified)
+    # What has no date may have changed it since.
+    assert site.get(CARD, **{"If-Modified-Since": modified}).status == 200
 
 
 def test_head(site, agent):
@@ -207,13 +241,64 @@ def test_the_extended_card_has_more_skills(extended):
     assert public["capabilities"]["extendedAgentCard"] is True
 
 
-@pytest.mark.http
-def test_the_extended_card_is_kept_by_no_cache(extended):
-    alice = extended.as_("alice")
-    call = (
-        alice.call("GET", "/extendedAgentCard") if alice.binding == "rest" else alice.call("GetExtendedAgentCard", {})
-    )
-    assert "no-store" in call.response().headers["cache-control"]
+def known_by(client, **headers):
+    """The response to a client that may know its extended card already; both versions of REST can ask so."""
+    path = "/v1/card" if client.binding == "rest 0.3" else "/extendedAgentCard"
+    return client.site.get(f"/a2a/test{path}", **client.headers, **headers)
+
+
+@pytest.mark.parametrize("binding", ["rest", "rest 0.3"], indirect=True)
+def test_the_extended_card_is_kept_by_its_reader_alone(extended, make_user):
+    """CASES 11, 78."""
+    make_user("bob")
+    seen = Group.objects.create(name="partners")
+    for_partners = AgentSkill.objects.get(skill_id="more")
+    for_partners.visibility = "groups"
+    for_partners.save()
+    for_partners.groups.add(seen)
+    User.objects.get(username="alice").groups.add(seen)
+    alice, bob = extended.as_("alice"), extended.as_("bob")
+    first = known_by(alice)
+
+    assert (first.status, first.headers["cache-control"]) == (200, "private, no-cache")
+    assert {"Authorization", "Cookie"} <= set(first.headers["vary"].split(", "))
+    assert known_by(bob).headers["etag"] != first.headers["etag"]
+    for known in (first.headers["etag"], f"W/{first.headers['etag']}", "*"):
+        again = known_by(alice, **{"If-None-Match": known})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", first.headers["etag"])
+        assert again.headers["vary"] == first.headers["vary"]
+    User.objects.get(username="alice").groups.clear()
+    assert known_by(alice, **{"If-None-Match": first.headers["etag"]}).status == 200
+
+
+@pytest.mark.parametrize("binding", ["jsonrpc"], indirect=True)
+def test_the_answer_to_a_post_is_kept_by_no_cache(extended):
+    assert "no-store" in extended.as_("alice").call("GetExtendedAgentCard", {}).response().headers["cache-control"]
+
+
+def test_each_caller_sees_the_skills_of_their_groups(extended, make_user):
+    """CASES 78."""
+    agent, partners, staff = Agent.objects.get(), *(Group.objects.create(name=name) for name in ("partners", "staff"))
+    for skill_id, groups in (("partner", [partners]), ("inside", [partners, staff]), ("nobody", [])):
+        skill = AgentSkill.objects.create(
+            agent=agent, skill_id=skill_id, name=skill_id, description="d", visibility="groups"
+        )
+        skill.groups.set(groups)
+    make_user("bob").groups.add(partners)
+    make_user("eve").groups.add(staff)
+    make_user("root", is_superuser=True)
+
+    seen = {
+        name: [skill["id"] for skill in extended.as_(name).extended_card()["skills"]]
+        for name in ("alice", "bob", "eve", "root")
+    }
+    assert seen == {
+        "alice": ["talk", "more"],
+        "bob": ["talk", "more", "partner", "inside"],
+        "eve": ["talk", "more", "inside"],
+        "root": ["talk", "more", "partner", "inside", "nobody"],
+    }
+    assert [skill["id"] for skill in extended.site.get(CARD).json()["skills"]] == ["talk"]
 
 
 def test_the_extended_card_is_for_authenticated_callers(extended):

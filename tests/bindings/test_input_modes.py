@@ -156,5 +156,5 @@ def test_what_the_agent_itself_takes_costs_no_query(takes, make_caller, django_a
     caller = make_caller(Agent.objects.get())
     with django_assert_num_queries(0):
         input_modes.check(caller, ProtoMessage(parts=[Part(text="a")]))
-    with django_assert_num_queries(1), pytest.raises(errors.ContentTypeNotSupportedError):
+    with django_assert_num_queries(2), pytest.raises(errors.ContentTypeNotSupportedError):
         input_modes.check(caller, ProtoMessage(parts=[Part(raw=b"a")]))
