@@ -243,10 +243,11 @@ def test_the_extended_card_has_more_skills(extended):
 
 def known_by(client, **headers):
     """The response to a client that may know its extended card already; both versions of REST can ask so."""
-    path = "/v1/card" if client.binding == "rest 0.3" else "/extendedAgentCard"
+    path = "/extendedAgentCard" if client.headers.get("A2A-Version") == "1.0" else "/v1/card"
     return client.site.get(f"/a2a/test{path}", **client.headers, **headers)
 
 
+@pytest.mark.v0_3
 @pytest.mark.parametrize("binding", ["rest", "rest 0.3"], indirect=True)
 def test_the_extended_card_is_kept_by_its_reader_alone(extended, make_user):
     """CASES 11, 78."""

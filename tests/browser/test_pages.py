@@ -57,3 +57,22 @@ def test_a_task_page_shows_the_whole_task(browser, site):
         assert words.lower() in browser.text.lower(), words
     assert not browser.all("[name=_save]")
     assert not browser.complaints
+
+
+def test_staff_publish_a_card_and_roll_it_back(browser, site):
+    def served():
+        return httpx.get(f"{site.url}/a2a/tickets/.well-known/agent-card.json", verify=False).json()["version"]
+
+    def publish():
+        browser.find(".field-published a[href$='/publish/']").click()
+        browser.shoot("publish")
+        browser.press("#content-main [type=submit], #content [type=submit]")
+        assert "is served from now on" in browser.text, browser.text
+
+    browser.log_in()
+    for version in ("1.0.0", "2.0.0"):
+        browser.open("/admin/a2a_django/agent/")
+        browser.press("#result_list a[href*='/agent/']:not([href*='add'])")
+        browser.fill(version=version)
+        browser.press("[name=_continue]")
+        publish()
