@@ -61,18 +61,28 @@ def test_a_task_page_shows_the_whole_task(browser, site):
 
 def test_staff_publish_a_card_and_roll_it_back(browser, site):
     def served():
-        return httpx.get(f"{site.url}/a2a/tickets/.well-known/agent-card.json", verify=False).json()["version"]
-
-    def publish():
-        browser.find(".field-published a[href$='/publish/']").click()
-        browser.shoot("publish")
-        browser.press("#content-main [type=submit], #content [type=submit]")
-        assert "is served from now on" in browser.text, browser.text
+        return httpx.get(f"{site.url}/a2a/report/.well-known/agent-card.json", verify=False).json()["version"]
 
     browser.log_in()
-    for version in ("1.0.0", "2.0.0"):
-        browser.open("/admin/a2a_django/agent/")
-        browser.press("#result_list a[href*='/agent/']:not([href*='add'])")
+    for version in ("1.0.1", "2.0.0"):
+        browser.open("/admin/a2a_django/agent/?q=report")
+        browser.press("#result_list .field-slug a")
         browser.fill(version=version)
         browser.press("[name=_continue]")
-        publish()
+        browser.press(".field-published a[href$='/publish/']")
+        browser.shoot(f"publish_{version}")
+        browser.press("#content [value=Publish]")
+        assert "is served from now on" in browser.text, browser.text
+        assert served() == version
+    browser.open("/admin/a2a_django/agentcardversion/")
+    browser.press("#result_list tr:nth-child(2) .field-number a")
+    browser.shoot("card_version")
+    browser.open("/admin/a2a_django/agentcardversion/")
+    browser.find("#result_list tr:nth-child(2) .action-select").click()
+    Select(browser.find("[name=action]")).select_by_value("roll_back")
+    browser.press(".actions [type=submit]")
+    browser.shoot("roll_back")
+    assert '- "version": "2.0.0"' in " ".join(browser.text.split())
+    browser.press("#content [value='Roll back']")
+    assert served() == "1.0.1"
+    assert not browser.complaints
