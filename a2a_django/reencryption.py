@@ -13,7 +13,7 @@ BATCH = 500  # rows that are locked at a time
 
 
 def reencrypt() -> tuple[int, list[str]]:
-    """How many rows it was done to, and the places of the secrets that no key of this site opens."""
+    """How many rows were looked through, and the places of the secrets that no key of this site opens."""
     done, unreadable = 0, list[str]()
     for model in apps.get_models():
         names = [field.attname for field in model._meta.local_concrete_fields if isinstance(field, EncryptedField)]

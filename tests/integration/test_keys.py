@@ -107,7 +107,7 @@ def test_reencrypt(make_key, make_task, a2a):
     out, err = run("reencrypt")
     a2a(ENCRYPTION_KEYS=[new])
 
-    assert (out.strip(), err) == ("2 encrypted anew", "")
+    assert (out.strip(), err) == ("2 rows looked through", "")
     assert SigningKey.objects.get().private_key.reveal() == pem
     assert PushConfig.objects.get().token.reveal() == "hunter2"
 

@@ -66,6 +66,6 @@ class Command(BaseCommand):
         done, unreadable = reencryption.reencrypt()
         for place in unreadable:
             self.stderr.write(f"{place} was encrypted with a key that this site no longer has")
-        self.stdout.write(f"{done} encrypted anew")
+        self.stdout.write(f"{done} rows looked through")
         if unreadable:
             raise CommandError("Add the missing key to A2A['ENCRYPTION_KEYS'], last, and run this again.")
