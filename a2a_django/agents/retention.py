@@ -7,14 +7,12 @@ transaction is short and begins with a write; the work is what there is to delet
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from functools import partial, reduce
-from itertools import chain
-from operator import or_
+from functools import partial
 from typing import Any, NamedTuple
 
 from celery import shared_task
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Case, DateTimeField, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from a2a_django import database, doorbell, entries, event_log
@@ -73,7 +71,7 @@ def erase(tasks: "QuerySet[Task]") -> Iterator[Purged]:
 
 def abandoned(seconds: float) -> "QuerySet[Task]":
     """The live tasks that have waited for their client for so long."""
-    return Task.objects.live().filter(_quiet(seconds), visible=True)
+    return _quiet(Task.objects.live().filter(visible=True), _ago(seconds))
 
 
 def give_up(seconds: float) -> int:
@@ -87,28 +85,29 @@ def give_up(seconds: float) -> int:
 def _due(setting: str, override: str) -> "QuerySet[Task]":
     """Settled tasks that have been kept for as long as their tenant, or else the site, wants them kept.
 
-    However many tenants have a wish, the tasks are gone through once: `status_timestamp` bounds them by the shortest.
+    However many tenants have a wish, the tasks are gone through once, up to the shortest time of all.
     """
     own: dict[float, list[Any]] = defaultdict(list)
     for seconds, tenant in Tenant.objects.exclude(**{override: None}).values_list(override, "pk"):
         own[seconds].append(tenant)
-    kept = [(seconds, Q(tenant__in=tenants)) for seconds, tenants in own.items()]
-    if (seconds := getattr(a2a_settings, setting)) is not None:
-        kept.append((seconds, ~Q(tenant__in=list(chain.from_iterable(own.values())))))
+    site = getattr(a2a_settings, setting)
+    kept = [*own] if site is None else [*own, site]
     if not kept:
         return Task.objects.none()
-    old = reduce(or_, (whose & _quiet(seconds) for seconds, whose in kept))
-    return Task.objects.filter(old, state__in=TERMINAL, status_timestamp__lt=_ago(min(seconds for seconds, _ in kept)))
+    of_tenants = (When(tenant__in=tenants, then=_ago(seconds)) for seconds, tenants in own.items())
+    since = Case(*of_tenants, default=None if site is None else _ago(site), output_field=DateTimeField())
+    return _quiet(Task.objects.filter(state__in=TERMINAL, status_timestamp__lt=_ago(min(kept))), since)
 
 
-def _quiet(seconds: float) -> Q:
-    """Tasks of which nothing was heard for so long.
+def _quiet(tasks: "QuerySet[Task]", since: Any) -> "QuerySet[Task]":
+    """Those of which nothing was heard `since`.
 
     An executor may give a status any time, so what the server has noted counts, too.
     """
-    since = _ago(seconds)
-    turns = Turn.objects.filter(task=OuterRef("pk")).exclude(state__in=ENDED, ended_at__lt=since)
-    return Q(~Exists(turns), lease="", status_timestamp__lt=since, created_at__lt=since)
+    turns = Turn.objects.filter(task=OuterRef("pk")).exclude(state__in=ENDED, ended_at__lt=OuterRef("since"))
+    return tasks.alias(since=since).filter(
+        ~Exists(turns), lease="", status_timestamp__lt=F("since"), created_at__lt=F("since")
+    )
 
 
 def _ago(seconds: float) -> Any:
