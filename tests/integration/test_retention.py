@@ -459,6 +459,18 @@ def test_no_reader_takes_the_deletion_for_the_end(client, monkeypatch):
     assert [one.tasks for one in retention.erase(Task.objects.all())] == [1]
 
 
+def test_readers_whom_no_ring_reaches_hear_of_the_deletion(a2a, client, monkeypatch):
+    """The command is a process of its own, and a site may have no Redis."""
+    a2a(LOOK_SECONDS=0.05)
+    task = client.task("task input")["id"]
+    stream = client.subscribe(task)
+    next(stream)
+    monkeypatch.setattr(doorbell, "ring", lambda *keys: None)
+    assert [one.tasks for one in retention.erase(Task.objects.all())] == [1]
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        stream.all()
+
+
 def test_a_repeated_send_whose_task_is_being_deleted(a2a, make_client, make_user):
     make_user("ann")
     client = make_client().as_("ann")
