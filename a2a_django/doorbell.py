@@ -208,7 +208,8 @@ class Keeper:
     async def _look(self) -> None:
         keys = _listened()
         found = await database.log.run(_standing, keys) if keys else {}
-        _ring_here([key for key, standing in found.items() if self._seen.get(key) != standing])
+        # That a task is gone is news, too, which no row tells.
+        _ring_here([key for key in keys if key not in found or self._seen.get(key) != found[key]])
         self._seen = found
 
 

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from a2a_django.admin import deletion, task_page
 from a2a_django.admin.lists import ReadOnlyAdmin
+from a2a_django.agents import retention
 from a2a_django.models import Agent, Task
 
 
@@ -62,6 +63,10 @@ class TaskAdmin(ReadOnlyAdmin):
         objects = list(objs)
         lines = [f"{deletion.described(item)}, with its messages, events, artifacts and turns" for item in objects]
         return lines, deletion.counted(objects), set(), []
+
+    def delete_model(self, request: HttpRequest, obj: Task) -> None:
+        """Deletes it even while it runs: its executor is stopped, and who waits hears that it is gone."""
+        list(retention.erase(Task.objects.filter(pk=obj.pk)))
 
     def render_change_form(
         self,

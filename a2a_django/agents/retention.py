@@ -4,15 +4,15 @@ Live tasks are deleted by `erase` alone; `give_up` ends them. Any number of proc
 transaction is short and begins with a write; the work is what there is to delete, once through the tasks by time.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from functools import reduce
-from operator import or_
+from functools import partial
 from typing import Any, NamedTuple
 
 from celery import shared_task
-from django.db import IntegrityError
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db import IntegrityError, transaction
+from django.db.models import Case, DateTimeField, Exists, F, OuterRef, Q, QuerySet, When
 from django.db.models.functions import Now
 
 from a2a_django import database, doorbell, entries, event_log
@@ -23,6 +23,7 @@ from a2a_django.protocol.states import TERMINAL, TaskState
 from a2a_django.settings import a2a_settings
 
 AT_ONCE = 100  # tasks of one portion, and events of each that go in one transaction
+CENTURY = 36_525 * 86_400.0  # seconds; asked to count back much further, databases fail
 
 NEUTRAL = "Nothing was heard of this task for a long time, so it was ended."
 
@@ -40,34 +41,37 @@ class _Old(NamedTuple):
     status_timestamp: Any
     pk: str
     last_sequence: int
+    visible: bool
 
 
 def purge() -> Iterator[Purged]:
-    """Deletes what the retentions say, portion by portion: whole tasks, then events of those that stay."""
-    for tasks in _due("TASK_RETENTION", "task_retention"):
-        for portion in _portions(tasks):
-            yield _delete(portion)
-    for tasks in _due("EVENT_RETENTION", "event_retention"):
-        for portion in _portions(_logged(tasks)):
-            yield _delete_logs(portion)
+    """Deletes what the retentions say, portion by portion: whole tasks, then events of those that stay.
+
+    A call that was answered by a Message has left a hidden task, which goes whole with that event.
+    """
+    for portion in _portions(_due("TASK_RETENTION", "task_retention")):
+        yield _delete(portion)
+    for portion in _portions(_logged(_due("EVENT_RETENTION", "event_retention"))):
+        yield _delete_logs([old for old in portion if old.visible])
+        yield _delete([old for old in portion if not old.visible])
 
 
 def due() -> Purged:
     """What `purge` would delete now."""
     whole, logs = _due("TASK_RETENTION", "task_retention"), _due("EVENT_RETENTION", "event_retention")
-    events = Event.objects.filter(reduce(or_, (Q(task__in=tasks) for tasks in (*whole, *logs)), Q(pk__in=())))
-    return Purged(sum(tasks.count() for tasks in whole), events.count())
+    tasks = Task.objects.filter(Q(pk__in=whole) | Q(pk__in=_logged(logs).filter(visible=False)))
+    return Purged(tasks.count(), Event.objects.filter(Q(task__in=whole) | Q(task__in=logs)).count())
 
 
 def erase(tasks: "QuerySet[Task]") -> Iterator[Purged]:
     """Deletes `tasks` in whatever state; what still runs for them is fenced off, who waits hears that they are gone."""
     for portion in _portions(tasks):
-        yield _delete(portion)
+        yield _delete(portion, live=True)
 
 
 def abandoned(seconds: float) -> "QuerySet[Task]":
     """The live tasks that have waited for their client for so long."""
-    return _quiet(Task.objects.live().filter(visible=True), seconds)
+    return _quiet(Task.objects.live().filter(visible=True), _ago(seconds))
 
 
 def give_up(seconds: float) -> int:
@@ -78,24 +82,37 @@ def give_up(seconds: float) -> int:
 # --- which
 
 
-def _due(setting: str, override: str) -> "list[QuerySet[Task]]":
-    """Settled tasks that have been kept for as long as their tenant, or else the site, wants them kept."""
-    settled = Task.objects.filter(state__in=TERMINAL)
-    own = dict(Tenant.objects.exclude(**{override: None}).values_list("pk", override))
-    due = [_quiet(settled.filter(tenant=tenant), seconds) for tenant, seconds in own.items()]
-    if (seconds := getattr(a2a_settings, setting)) is not None:
-        due.append(_quiet(settled.exclude(tenant__in=list(own)), seconds))
-    return due
+def _due(setting: str, override: str) -> "QuerySet[Task]":
+    """Settled tasks that have been kept for as long as their tenant, or else the site, wants them kept.
+
+    However many tenants have a wish, the tasks are gone through once, up to the shortest time of all.
+    """
+    own: dict[float, list[Any]] = defaultdict(list)
+    for seconds, tenant in Tenant.objects.exclude(**{override: None}).values_list(override, "pk"):
+        own[seconds].append(tenant)
+    site = getattr(a2a_settings, setting)
+    kept = [*own] if site is None else [*own, site]
+    if not kept:
+        return Task.objects.none()
+    of_tenants = (When(tenant__in=tenants, then=_ago(seconds)) for seconds, tenants in own.items())
+    since = Case(*of_tenants, default=None if site is None else _ago(site), output_field=DateTimeField())
+    return _quiet(Task.objects.filter(state__in=TERMINAL, status_timestamp__lt=_ago(min(kept))), since)
 
 
-def _quiet(tasks: "QuerySet[Task]", seconds: float) -> "QuerySet[Task]":
-    """Those of which nothing was heard for so long, and long enough to join no repeated message any more.
+def _quiet(tasks: "QuerySet[Task]", since: Any) -> "QuerySet[Task]":
+    """Those of which nothing was heard `since`.
 
     An executor may give a status any time, so what the server has noted counts, too.
     """
-    since = Now() - timedelta(seconds=max(seconds, a2a_settings.IDEMPOTENCY_SECONDS))
-    turns = Turn.objects.filter(task=OuterRef("pk")).exclude(state__in=ENDED, ended_at__lt=since)
-    return tasks.filter(~Exists(turns), lease="", status_timestamp__lt=since, created_at__lt=since)
+    turns = Turn.objects.filter(task=OuterRef("pk")).exclude(state__in=ENDED, ended_at__lt=OuterRef("since"))
+    return tasks.alias(since=since).filter(
+        ~Exists(turns), lease="", status_timestamp__lt=F("since"), created_at__lt=F("since")
+    )
+
+
+def _ago(seconds: float) -> Any:
+    """So long ago, and long enough to join no repeated message any more."""
+    return Now() - timedelta(seconds=min(max(seconds, a2a_settings.IDEMPOTENCY_SECONDS), CENTURY))
 
 
 def _portions(tasks: "QuerySet[Task]") -> Iterator[list[_Old]]:
@@ -104,8 +121,9 @@ def _portions(tasks: "QuerySet[Task]") -> Iterator[list[_Old]]:
     rest = ordered
     while found := [_Old(*row) for row in rest.values_list(*_Old._fields)[:AT_ONCE]]:
         yield found
-        time, pk, _ = found[-1]
-        rest = ordered.filter(status_timestamp__gte=time).exclude(status_timestamp=time, pk__lte=pk)
+        last = found[-1]
+        rest = ordered.filter(status_timestamp__gte=last.status_timestamp)
+        rest = rest.exclude(status_timestamp=last.status_timestamp, pk__lte=last.pk)
 
 
 def _logged(tasks: "QuerySet[Task]") -> "QuerySet[Task]":
@@ -115,19 +133,27 @@ def _logged(tasks: "QuerySet[Task]") -> "QuerySet[Task]":
 # --- how
 
 
-def _delete(portion: Sequence[_Old]) -> Purged:
+def _delete(portion: Sequence[_Old], *, live: bool = False) -> Purged:
     ids = [old.pk for old in portion]
     tasks = Task.objects.filter(pk__in=ids)
-    # This waits for appends that are under way. From now on no append, no claim and no reader finds its task.
-    tasks.update(visible=False, state=TaskState.CANCELED, lease="", lease_expires=None)
-    doorbell.ring(*(doorbell.CANCEL + pk for pk in ids))
+    if live:  # one by one: appends and renewals hold the rows of many, in an order of their own
+        for pk in ids:
+            _close(tasks.filter(pk=pk))
+    else:
+        _close(tasks)
+    transaction.on_commit(partial(doorbell.ring, *(doorbell.CANCEL + pk for pk in ids)))
     events = _delete_events(portion)
     try:
         deleted = tasks.delete()[1]
     except IntegrityError:  # what was being added to one of them at that moment is there by now
         deleted = tasks.delete()[1]
-    doorbell.ring(*ids)
+    transaction.on_commit(partial(doorbell.ring, *ids))
     return Purged(deleted.get(Task._meta.label, 0), events)
+
+
+def _close(tasks: "QuerySet[Task]") -> None:
+    """Waits for appends that are under way; from then on no append, no claim and no reader finds these tasks."""
+    tasks.update(visible=False, state=TaskState.CANCELED, lease="", lease_expires=None)
 
 
 def _delete_logs(portion: Sequence[_Old]) -> Purged:
@@ -141,7 +167,7 @@ def _delete_logs(portion: Sequence[_Old]) -> Purged:
 def _delete_events(portion: Sequence[_Old]) -> int:
     """From the first on, so that a reader who comes back sees that the next event is not there any more."""
     deleted = 0
-    for after in range(0, max(old.last_sequence for old in portion), AT_ONCE):
+    for after in range(0, max((old.last_sequence for old in portion), default=0), AT_ONCE):
         longer = [old.pk for old in portion if old.last_sequence > after]
         deleted += Event.objects.filter(task__in=longer, sequence__gt=after, sequence__lte=after + AT_ONCE).delete()[0]
     return deleted

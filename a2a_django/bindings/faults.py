@@ -8,7 +8,7 @@ from django.http.multipartparser import MultiPartParserError
 from rest_framework import exceptions
 
 from a2a_django import accidents, database
-from a2a_django.models import Task, Turn
+from a2a_django.models import Event, Task, Turn
 from a2a_django.protocol import errors
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ def as_a2a(error: Exception, what: str) -> errors.A2AError:
         return error
     if isinstance(error, exceptions.APIException):
         return _of_drf(error)
-    if isinstance(error, Task.DoesNotExist | Turn.DoesNotExist):  # purged meanwhile
+    if isinstance(error, Task.DoesNotExist | Turn.DoesNotExist | Event.DoesNotExist):  # purged meanwhile
         return errors.TaskNotFoundError()
     if isinstance(error, Http404):
         return errors.NotFoundError()

@@ -1,6 +1,7 @@
 """Tenants: customers of the site whose tasks are kept apart."""
 
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import models
 
 RESERVED = frozenset({"v1", "tasks", "extendedAgentCard", "message", "agent"})
@@ -19,10 +20,16 @@ class Tenant(models.Model):
     name = models.CharField(max_length=200)
     enabled = models.BooleanField(default=True, help_text="A tenant that is off is not found by anyone.")
     task_retention = models.FloatField(
-        null=True, blank=True, help_text="Seconds for which ended tasks are kept; empty: as A2A['TASK_RETENTION'] says."
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="Seconds for which ended tasks are kept; empty: as A2A['TASK_RETENTION'] says.",
     )
     event_retention = models.FloatField(
-        null=True, blank=True, help_text="Seconds for which their events are kept; empty: A2A['EVENT_RETENTION']."
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="Seconds for which their events are kept; empty: A2A['EVENT_RETENTION'].",
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -32,7 +32,7 @@ class Turn(models.Model):
     """One run of an executor: what it was asked, by whom, how it went."""
 
     task = models.ForeignKey(Task, models.CASCADE, related_name="turns", db_index=False)
-    message = models.ForeignKey(Message, models.CASCADE, related_name="+", db_index=False)
+    message = models.ForeignKey(Message, models.CASCADE, related_name="+")  # else each deletion of one reads all turns
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+")
     request = models.TextField(help_text="SendMessageRequest as ProtoJSON, without the message and without secrets.")
     context = models.JSONField(default=dict, help_text="Version, extensions and state of the call.")

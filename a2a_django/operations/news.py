@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from a2a_django import database, statements
 from a2a_django.agents import claims
 from a2a_django.database import Gathered
-from a2a_django.models import Event, Turn
+from a2a_django.models import Event, Task, Turn
 from a2a_django.models.turn import ENDED
 from a2a_django.protocol import errors
 from a2a_django.protocol.states import TERMINAL
@@ -107,6 +107,8 @@ def _end(asked: _Look) -> int | None:
     """The last event of the turn, or else of the task, if that has ended."""
     if asked.turn_id is None:
         task = claims.TASKS.get(asked.task_id)
+        if not task.visible:  # it is being deleted, which is no end that its reader may believe in
+            raise Task.DoesNotExist
         return task.last_sequence if task.terminal else None
     state, last, answer, visible, newest = _TURN.row(asked.turn_id)
     if answer and not visible:

@@ -158,6 +158,8 @@ def _resumed(caller: Caller, task: Task, ear: Ear, last_event_id: str, sent: Acc
     cursor, ends = _cursor(last_event_id, task), _ends(caller)
     kept = Event.objects.filter(task=task, sequence=cursor + 1)
     if task.terminal and cursor < task.last_sequence and not kept.exists():
+        if not task.visible:  # an answer without a task, which has nothing else to show
+            raise news.purged(task.pk)
         return _opened(task, ear, over=True, ends=ends)
     turn_id, length = (sent.turn_id, sent.history_length) if sent else (None, None)
     return Stream(task.pk, ear, cursor, turn_id, history_length=length, resumed=True, ends=ends)

@@ -113,6 +113,11 @@ class Site:
         running = [web for web in self.web if web.alive]
         return (running[0] if running else self.serve()).url
 
+    @property
+    def keeps_events(self) -> bool:
+        """Whether the log of an ended task stays whole."""
+        return json.loads(self._environment.get("ACCEPTANCE_A2A", "{}")).get("EVENT_RETENTION") is None
+
     def tasks(self) -> list[str]:
         """The ids of all tasks, hidden ones too."""
         return [task for (task,) in self.database.rows("SELECT id FROM a2a_django_task ORDER BY created_at")]

@@ -25,7 +25,8 @@ from a2a_django.operations import news
 TESTS = Path(__file__).parent.parent
 ON_POSTGRES = [
     *("integration/test_queries.py", "integration/test_event_log.py", "integration/test_races.py"),
-    *("integration/test_commits.py", "unit/test_database.py", "unit/test_statements.py"),
+    *("integration/test_commits.py", "integration/test_retention.py"),
+    *("unit/test_database.py", "unit/test_statements.py"),
 ]
 on_postgres = pytest.mark.vendor("postgresql")
 
@@ -152,8 +153,7 @@ class TestIndexes:
         Task.objects.update(created_at=F("status_timestamp"))
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE a2a_django_task")
-        [tasks] = retention._due("TASK_RETENTION", "task_retention")
-        portions = retention._portions(tasks)
+        portions = retention._portions(retention._due("TASK_RETENTION", "task_retention"))
         next(portions)
         found, [plan] = plans(lambda: next(portions), "a2a_django_task")
         assert len(found) == retention.AT_ONCE

@@ -1,16 +1,21 @@
 """What has been kept for long enough is deleted, and nothing else (CASES 82; A2A 13.4)."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from io import StringIO
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.core.management import call_command
-from django.db import connection
+from django.core.exceptions import ValidationError
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
 from django.db.models.functions import Now
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
-from a2a_django import event_log
+from a2a_django import doorbell, event_log
 from a2a_django.agents import claims, retention
 from a2a_django.agents.retention import Purged
 from a2a_django.models import Artifact, Event, Message, PushConfig, Task, Turn
@@ -45,6 +50,19 @@ def aged():
     return age
 
 
+@pytest.fixture
+def make_old(make_task):
+    """make_old(count, **fields): completed tasks of two days ago, which have no turns."""
+
+    def make(count, **fields):
+        ago = Now() - timedelta(days=2)
+        tasks = [make_task(state="TASK_STATE_COMPLETED", **fields).pk for _ in range(count)]
+        Task.objects.filter(pk__in=tasks).update(status_timestamp=ago, created_at=ago)
+        return tasks
+
+    return make
+
+
 def purge():
     done = list(retention.purge())
     return Purged(sum(one.tasks for one in done), sum(one.events for one in done))
@@ -56,6 +74,16 @@ def rows(task_id):
 
 def test_every_model_of_a_task_goes_with_it():
     assert {relation.related_model for relation in Task._meta.related_objects} == set(CHILDREN)
+
+
+def test_to_delete_a_row_no_table_is_read_whole():
+    """Databases look for what refers to each row that goes: every such column begins an index."""
+    for model in CHILDREN:
+        with connection.cursor() as cursor:
+            found = connection.introspection.get_constraints(cursor, model._meta.db_table).values()
+        indexed = {each["columns"][0] for each in found if each["index"] or each["unique"]}
+        references = {field.column for field in model._meta.fields if field.related_model in (Task, *CHILDREN)}
+        assert references <= indexed, model
 
 
 def test_nothing_is_deleted_unless_asked_for(client, aged):
@@ -134,6 +162,37 @@ def test_a_tenant_s_own_retention_goes_before_the_site_s(a2a, client, make_tenan
     assert purge().tasks == 1
 
 
+def test_tenants_with_times_of_their_own_cost_no_more_walks(a2a, make_agent, make_tenant, make_old):
+    a2a(TASK_RETENTION=DAY)
+    agent = make_agent()
+
+    def statements(*slugs):
+        for slug in slugs:
+            make_old(2, agent=agent, tenant=make_tenant(slug, task_retention=DAY + len(slug)))
+        with CaptureQueriesContext(connection) as queries:
+            assert purge().tasks == 2 * len(slugs)
+        return len(queries)
+
+    assert statements("a") == statements("bb", "ccc", "dddd", "eeeee")
+
+
+@pytest.mark.parametrize("ever", [1e11, 1e300])
+def test_a_time_beyond_what_databases_can_count_keeps_nobody_from_purging(a2a, make_agent, make_tenant, make_old, ever):
+    a2a(TASK_RETENTION=DAY, EVENT_RETENTION=ever)
+    agent = make_agent()
+    [kept] = make_old(1, agent=agent, tenant=make_tenant(task_retention=ever))
+    make_old(1, agent=agent)
+    assert purge().tasks == 1
+    assert Task.objects.get().pk == kept
+
+
+def test_no_tenant_says_less_than_nothing(make_tenant):
+    """Staff who think that -1 is for ever are told so, and lose nothing."""
+    with pytest.raises(ValidationError) as caught:
+        make_tenant(task_retention=-1, event_retention=-1).full_clean()
+    assert set(caught.value.message_dict) == {"task_retention", "event_retention"}
+
+
 def test_events_go_and_the_task_stays_as_it_was(a2a, client, aged):
     a2a(EVENT_RETENTION=DAY)
     task = client.task("task artifact:a:b status:thinking artifact:a:c:append completed:done")["id"]
@@ -173,6 +232,25 @@ def test_a_stream_whose_rest_is_not_kept_resumes_with_the_task(a2a, make_client,
     assert client.subscribe(task.pk, last=str(task.last_sequence)).all() == []
 
 
+def test_an_answer_without_a_task_goes_with_its_event(a2a, make_client, make_user, aged):
+    """Nothing else would be left of it. Who resumes its stream is told so, also while it is being deleted."""
+    make_user("ann")
+    client = make_client().as_("ann")
+    request = message("message:hi")
+    client.stream(request).all()
+    a2a(EVENT_RETENTION=DAY, AUTHENTICATION_CLASSES=["tests.clients.BearerName"])
+    hidden = aged(Task.objects.get(visible=False).pk, 2)
+    assert command("--dry-run") == "1 tasks and 1 events would be deleted\n"
+    Event.objects.all().delete()
+    with pytest.raises(Error, match="not kept any more"):
+        client.stream(request, last="0").all()
+    Event.objects.create(task_id=hidden, sequence=1, kind="message", body="{}")
+    assert purge() == (1, 1)
+    with pytest.raises(Error, match="Last-Event-ID"):
+        client.stream(request, last="0").all()
+    assert kinds([event.data for event in client.stream(request)]) == ["message"]
+
+
 @pytest.mark.parametrize("kept", [0, 2], ids=["all of them", "the first of them"])
 def test_a_stream_whose_events_are_deleted_meanwhile_says_so(client, kept):
     """Between one look of a slow reader and the next."""
@@ -185,26 +263,20 @@ def test_a_stream_whose_events_are_deleted_meanwhile_says_so(client, kept):
         async_to_sync(news.look)(task, 2, None, TERMINAL, 500)
 
 
-def test_many_tasks_and_events_go_in_portions(a2a, client, make_task, monkeypatch):
+def test_many_tasks_and_events_go_in_portions(a2a, make_old, monkeypatch):
     a2a(TASK_RETENTION=DAY)
     monkeypatch.setattr(retention, "AT_ONCE", 3)
-    ago = Now() - timedelta(days=2)
-    for _ in range(7):
-        make_task(state="TASK_STATE_COMPLETED")
-    Task.objects.update(status_timestamp=ago, created_at=ago)
+    make_old(7)
     done = list(retention.purge())
     assert [one.tasks for one in done] == [3, 3, 1]
     assert not Task.objects.exists()
 
 
-def test_the_work_grows_with_the_portions_and_not_with_the_rows(a2a, client, make_task):
+def test_the_work_grows_with_the_portions_and_not_with_the_rows(a2a, make_old):
     a2a(TASK_RETENTION=DAY)
-    ago = Now() - timedelta(days=2)
 
     def statements(count):
-        for _ in range(count):
-            make_task(state="TASK_STATE_COMPLETED")
-        Task.objects.update(status_timestamp=ago, created_at=ago)
+        make_old(count)
         with CaptureQueriesContext(connection) as queries:
             assert purge().tasks == count
         return len(queries)
@@ -220,6 +292,26 @@ def test_processes_purge_by_themselves(a2a, client, aged, work):
     for _ in range(3):
         aged(client.task("task completed")["id"], 2)
     work()
+    assert not Task.objects.exists()
+
+
+def test_many_processes_purge_at_once(a2a, make_old, monkeypatch):
+    """Each row is deleted once, and nobody fails."""
+    a2a(TASK_RETENTION=DAY)
+    monkeypatch.setattr(retention, "AT_ONCE", 5)
+    make_old(40)
+    together = threading.Barrier(4)
+
+    def process():
+        together.wait(20)
+        try:
+            return purge()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        done = [call.result(60) for call in [pool.submit(process) for _ in range(4)]]
+    assert (sum(one.tasks for one in done), sum(one.events for one in done)) == (40, 80)
     assert not Task.objects.exists()
 
 
@@ -270,6 +362,71 @@ def test_a_user_may_be_named_by_key_also_when_the_account_is_gone(make_client, m
     assert command("--user", "nobody").startswith("0 tasks")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"), [(["--user", ""], "is empty"), (["--user", "ann", "--abandoned", "5"], "not allowed with")]
+)
+def test_a_user_who_is_not_named_loses_nothing(client, arguments, error):
+    """The scope of anonymous callers has no name either."""
+    client.task("task completed")
+    with pytest.raises(CommandError, match=error):
+        command(*arguments)
+    assert Task.objects.count() == 1
+
+
+@pytest.mark.vendor("postgresql", "mysql")
+def test_live_tasks_are_closed_one_by_one(make_task):
+    """An append that holds one of them, and wants another, finds it free: else both would wait for each other."""
+    first, second = sorted(make_task(state="TASK_STATE_WORKING").pk for _ in range(2))
+    Task.objects.update(status_timestamp=Now())
+
+    def erase():
+        try:
+            return sum(one.tasks for one in retention.erase(Task.objects.all()))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Task.objects.filter(pk=second).update(crowded=True)
+            erasing = pool.submit(erase)
+            assert closed(first)
+            assert Task.objects.filter(pk=first).update(crowded=True) == 1
+        assert erasing.result(60) == 2
+
+
+def closed(task_id):
+    """Whether others see it closed before long; in a thread with a connection of its own."""
+
+    def look():
+        deadline = time.monotonic() + 20
+        try:
+            while Task.objects.filter(pk=task_id, visible=True).exists():
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.01)
+            return True
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(look).result()
+
+
+def test_staff_delete_a_task_that_runs(client, gate, said, admin_client):
+    """Its executor is stopped, and who follows it is told at once."""
+    task = client.task("task working wait:x artifact:a:b completed", returnImmediately=True)["id"]
+    gate("x").reached()
+    said(task, 2)
+    stream = client.subscribe(task)
+    next(stream)
+    url = reverse("admin:a2a_django_task_delete", args=[task])
+    assert admin_client.post(url, {"post": "yes"}).status_code == 302
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        stream.all()
+    gate("x").open()
+    assert rows(task) == [0] * len(CHILDREN)
+
+
 def test_a_turn_that_waits_is_not_begun_while_its_task_is_deleted(make_task, monkeypatch):
     """Between the first statement and the last."""
     task = make_task(state="TASK_STATE_WORKING")
@@ -283,6 +440,45 @@ def test_a_turn_that_waits_is_not_begun_while_its_task_is_deleted(make_task, mon
     monkeypatch.setattr(retention, "_delete_events", with_a_worker)
     assert list(retention.erase(Task.objects.all())) == [(1, 2)]
     assert not Turn.objects.exists()
+
+
+def test_no_reader_takes_the_deletion_for_the_end(client, monkeypatch):
+    """One who looks between the first statement and the last."""
+    task = client.task("task input")["id"]
+    stream = client.subscribe(task)
+    next(stream)
+    delete_events = retention._delete_events
+
+    def with_a_reader(portion):
+        doorbell.ring(task)
+        with pytest.raises(Error, match="TASK_NOT_FOUND"):
+            stream.all()
+        return delete_events(portion)
+
+    monkeypatch.setattr(retention, "_delete_events", with_a_reader)
+    assert [one.tasks for one in retention.erase(Task.objects.all())] == [1]
+
+
+def test_readers_whom_no_ring_reaches_hear_of_the_deletion(a2a, client, monkeypatch):
+    """The command is a process of its own, and a site may have no Redis."""
+    a2a(LOOK_SECONDS=0.05)
+    task = client.task("task input")["id"]
+    stream = client.subscribe(task)
+    next(stream)
+    monkeypatch.setattr(doorbell, "ring", lambda *keys: None)
+    assert [one.tasks for one in retention.erase(Task.objects.all())] == [1]
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        stream.all()
+
+
+def test_a_repeated_send_whose_task_is_being_deleted(a2a, make_client, make_user):
+    make_user("ann")
+    client = make_client().as_("ann")
+    request = message("task completed")
+    client.send(request)
+    Task.objects.update(visible=False)
+    with pytest.raises(Error, match="TASK_NOT_FOUND"):
+        client.send(request)
 
 
 def test_what_is_added_at_the_last_moment_is_deleted_too(make_task, monkeypatch):

@@ -112,6 +112,7 @@ def test_a_module_that_fails_when_imported_does_not_end_the_checks(found, monkey
         {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.BasicAuthentication"]},
         {"BLOCKING_TIMEOUT": None, "STREAM_MAX_SECONDS": 60, "LEASE_SECONDS": 2.5, "AGENT_CARD_MAX_AGE": 0},
         {"IDEMPOTENCY_SECONDS": 0},
+        {"TASK_RETENTION": 0, "EVENT_RETENTION": 0},
         {"EXECUTION": "inprocess", "STREAMING": False, "PATH": ""},
     ],
 )
@@ -186,6 +187,7 @@ def test_execution_is_one_of_two(found):
         ("HEARTBEAT_SECONDS", -1, "more than 0"),
         ("LOOK_SECONDS", float("nan"), "more than 0"),
         ("AGENT_CARD_MAX_AGE", -1, "0 or more"),
+        ("TASK_RETENTION", -1, "0 or more"),
         ("CANCEL_TIMEOUT", float("inf"), "0 or more"),
     ],
 )

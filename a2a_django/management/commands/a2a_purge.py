@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import Q, QuerySet
 
 from a2a_django.agents import retention
@@ -24,10 +24,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Which tasks, and whether to touch them at all."""
-        parser.add_argument(
+        either = parser.add_mutually_exclusive_group()
+        either.add_argument(
             "--user", metavar="USER", help="delete all tasks of this user (login name or key), live ones too"
         )
-        parser.add_argument(
+        either.add_argument(
             "--abandoned",
             type=float,
             metavar="SECONDS",
@@ -62,6 +63,8 @@ class Command(BaseCommand):
 
 def _tasks_of(name: str) -> "QuerySet[Task]":
     """The tasks that a user has begun, and those of the scope that is theirs alone."""
+    if not name:  # is how the scope of anonymous callers is called
+        raise CommandError("--user is empty: give the login name or the key of the user.")
     users = get_user_model()._default_manager
     account = users.filter(**{get_user_model().USERNAME_FIELD: name}).first()
     if account is None:
