@@ -15,4 +15,6 @@ A2A = {
 }
 for name, value in json.loads(os.environ.get("ACCEPTANCE_CELERY", "{}")).items():
     globals()[f"CELERY_{name}"] = value
+if layer := os.environ.get("ACCEPTANCE_LAYER"):
+    CHANNEL_LAYERS = {"default": json.loads(layer)}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

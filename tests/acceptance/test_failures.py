@@ -1,9 +1,11 @@
 """What breaks in production: services that are away, clients that leave, processes that stop."""
 
 import asyncio
+import json
 import signal
 from contextlib import AsyncExitStack
 
+import httpx
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, StreamResponse
 
@@ -160,6 +162,32 @@ async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
 
 
 @services
+async def test_rings_that_the_channel_layer_drops(make_full, layer):
+    """CASES 62: a channel that nobody reads from is soon full; what the lost rings were for is found by looking."""
+    site = make_full(layer, LOOK_SECONDS=1)
+    config = {"hosts": [layer.url], "capacity": 1}
+    site.set(ACCEPTANCE_LAYER=json.dumps({"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": config}))
+    web = site.serve()
+    worker = site.work()
+    async with raw(web) as http, AsyncExitStack() as stack:
+        script = "work; chunks 1; wait one; chunks 10; wait two; chunks 10; complete"
+        streams = [await stack.enter_async_context(http.stream(script)) for _ in range(10)]
+        seen = [await read(events, 3) for events in streams]
+        tasks = site.tasks()
+        web.kill(signal.SIGSTOP)
+        try:
+            site.open("one")
+            await eventually(lambda: site.waiting("two") == 10)
+            site.open("two")
+            await eventually(lambda: all(site.turns(task) == ["done"] for task in tasks))
+            await eventually(lambda: worker.said("over capacity"))
+        finally:
+            web.kill(signal.SIGCONT)
+        for before, events in zip(seen, streams, strict=True):
+            assert [event.sequence for event in before + await read(events)] == list(range(1, 25))
+
+
+@services
 async def test_celery_without_a_channel_layer(make_full):
     """CASES 63: events arrive by looking, a cancel reaches the executor, and readers who leave look no more."""
     site = make_full(LOOK_SECONDS=0.2, LEASE_SECONDS=3)
@@ -255,9 +283,28 @@ async def test_clients_that_go_away_leave_nothing_behind(place):
     async with connect(web) as client:
         for task in site.tasks()[-30:]:
             assert (await client.get_task(GetTaskRequest(id=task))).status.state == COMPLETED
+    assert not web.said("took too long to shut down")
 
 
 # --- processes that stop
+
+
+@services
+async def test_a_web_process_that_is_killed(make_full, layer):
+    """CASES 59: the turns in the workers don't notice, and readers come back to the next process."""
+    site = make_full(layer)
+    web = site.serve()
+    site.work()
+    async with raw(web) as http, http.stream("work; chunks 2; wait door; chunks 2; complete") as events:
+        seen = await read(events, 4)
+        web.kill(signal.SIGKILL)
+        with pytest.raises(httpx.TransportError):
+            await read(events)
+    task = site.tasks()[-1]
+    async with raw(site.serve()) as http, http.subscribe(task, after=seen[-1].sequence) as events:
+        site.open("door")
+        seen += await read(events)
+    assert [event.sequence for event in seen] == list(range(1, 8))
 
 
 @pytest.mark.parametrize("server", ["daphne", "uvicorn"])
