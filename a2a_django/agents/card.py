@@ -192,6 +192,6 @@ def _security(agent: Agent, urls: Urls) -> dict[str, Any]:
     scopes = {each.name: list(each.scopes) for each in configured}
     declared = agent.security_schemes or {each.name: each.body for each in configured}
     any_one = [{"schemes": {name: {"list": scopes.get(name, [])}}} for name in declared]
-    if agent.anonymous_access != "denied":
+    if agent.anonymous_access != "denied" and not agent.restricted:
         any_one = []
     return {"securitySchemes": declared, "securityRequirements": agent.security_requirements or any_one}

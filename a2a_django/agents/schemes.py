@@ -66,8 +66,12 @@ def _http(name: str, scheme: str) -> Scheme:
 
 def _of_header(authenticator: Authenticator, site: str) -> Scheme:
     """What is not registered, by the first word of its own challenge."""
-    words = (authenticator().authenticate_header(Request(HttpRequest())) or "Bearer").split()
-    return _http(words[0].lower(), words[0])
+    try:
+        challenge = authenticator().authenticate_header(Request(HttpRequest()))
+    except Exception:  # it depends on the request, and a card is for all
+        challenge = None
+    scheme = (challenge or "Bearer").split()[0]
+    return _http(scheme.lower(), scheme)
 
 
 @security_scheme(SessionAuthentication)

@@ -51,8 +51,9 @@ def limit(request: Request, made: Caller) -> None:
         made.scopes = credentials.granted
         if credentials.agent_ids and made.agent.pk not in credentials.agent_ids:
             raise errors.PermissionDeniedError("The access token is for other agents")
-    elif isinstance(scope := getattr(credentials, "scope", None), str):  # as OAuth has it (RFC 6749)
-        made.scopes, made.scope_prefix = frozenset(scope.split()), a2a_settings.OAUTH_SCOPE_PREFIX
+    elif (scope := getattr(credentials, "scope", None)) is not None:  # as OAuth names it (RFC 6749), in text or a list
+        names = scope.split() if isinstance(scope, str) else scope
+        made.scopes, made.scope_prefix = frozenset(names), a2a_settings.OAUTH_SCOPE_PREFIX
 
 
 def check_tenant(request: Request, made: Caller) -> None:

@@ -4,12 +4,13 @@ import hashlib
 import re
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.db.models.signals import pre_delete
+from django.db.models.signals import post_delete, pre_delete
 from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, get_random_string
@@ -110,8 +111,12 @@ def _digest(text: str) -> str:
 
 
 @receiver(pre_delete, sender=Agent)
-def _revoke_with_last_agent(instance: Agent, **kwargs: object) -> None:
-    """A token that was good for this agent only must not become good for all."""
-    others = AccessToken.agents.through.objects.exclude(agent=instance)
-    limited = AccessToken.objects.filter(agents=instance).exclude(pk__in=others.values("accesstoken"))
-    AccessToken.objects.filter(pk__in=list(limited.values_list("pk", flat=True))).revoke()
+def _note_tokens(instance: Any, **kwargs: object) -> None:
+    instance.tokens_before = list(AccessToken.objects.filter(agents=instance).values_list("pk", flat=True))
+
+
+@receiver(post_delete, sender=Agent)
+def _revoke_with_last_agent(instance: Any, **kwargs: object) -> None:
+    """A token that was good for deleted agents only must not become good for all: it is revoked."""
+    # Only now: where several are deleted at once, none of them is the last one before.
+    AccessToken.objects.filter(pk__in=instance.tokens_before, agents=None).revoke()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
-from django.db.models.signals import pre_delete
+from django.db.models.signals import post_delete, pre_delete
 from django.dispatch import receiver
 
 from a2a_django.models.fields import string_list
@@ -123,11 +123,15 @@ class Agent(models.Model):
 
 
 @receiver(pre_delete, sender=Group)
-def _disable_with_last_group(instance: Group, **kwargs: object) -> None:
-    """An agent that was for this group only must not be for everybody: it is turned off."""
-    others = Agent.allowed_groups.through.objects.exclude(group=instance)
-    bereft = Agent.objects.filter(allowed_groups=instance).exclude(pk__in=others.values("agent"))
-    Agent.objects.filter(pk__in=list(bereft.values_list("pk", flat=True))).update(enabled=False)
+def _note_agents(instance: Any, **kwargs: object) -> None:
+    instance.a2a_agents_before = list(Agent.objects.filter(allowed_groups=instance).values_list("pk", flat=True))
+
+
+@receiver(post_delete, sender=Group)
+def _disable_with_last_group(instance: Any, **kwargs: object) -> None:
+    """An agent that was for deleted groups only must not be for everybody: it is turned off."""
+    # Only now: where several are deleted at once, none of them is the last one before.
+    Agent.objects.filter(pk__in=instance.a2a_agents_before, allowed_groups=None).update(enabled=False)
 
 
 class AgentChild(models.Model):

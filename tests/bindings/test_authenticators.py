@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from datetime import timedelta
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -257,6 +258,27 @@ def test_one_that_nobody_has_registered(client, a2a):
     assert list(card(client.site)["securitySchemes"]) == ["negotiate"]
     error = refusal(client.send)
     assert error.response.headers["www-authenticate"].startswith("Negotiate realm=")
+
+
+class Curious(KeyAuthentication):
+    """Its challenge names the host, and its credentials have scopes in a list."""
+
+    def authenticate(self, request):
+        return alice(), SimpleNamespace(scope=["openid", "a2a:read"])
+
+    def authenticate_header(self, request):
+        return f'Bearer realm="{request.get_host()}"'
+
+
+def test_one_whose_challenge_depends_on_the_request(client, a2a):
+    a2a(AUTHENTICATION_CLASSES=[Curious])
+    assert list(card(client.site)["securitySchemes"]) == ["bearer"]
+
+
+def test_scopes_in_a_list_are_held_to(client, a2a):
+    a2a(AUTHENTICATION_CLASSES=[Curious])
+    assert refusal(client.send).metadata == {"scope": "a2a:send"}
+    assert client.list()["tasks"] == []
 
 
 def test_what_is_derived_counts_as_what_it_is_from(client, a2a):

@@ -211,6 +211,7 @@ def test_groups_keep_anonymous_callers_out(client, sales):
     """Even where both were set in code; the admin's form refuses that."""
     Agent.objects.update(anonymous_access="shared")
     assert refusal(client.send).status == 401
+    assert client.site.get("/a2a/test/.well-known/agent-card.json").json()["securityRequirements"]
 
 
 def test_other_groups_are_not_enough(token, sales, alice):
@@ -225,12 +226,23 @@ def test_an_agent_whose_last_group_is_deleted_is_not_everybodys(token, sales, ag
     assert refusal(token().send).reason == "NOT_FOUND"
 
 
+def test_nor_is_one_whose_groups_are_deleted_together(token, sales):
+    Group.objects.all().delete()
+    assert refusal(token().send).reason == "NOT_FOUND"
+
+
 def test_a_token_whose_last_agent_is_deleted_is_not_for_all(token, make_agent):
     other, third = make_agent(slug="other"), make_agent(slug="third")
     limited = token(agents=[other, third])
     other.delete()
     assert refusal(limited.send).status == 403
     Agent.objects.filter(pk=third.pk).delete()
+    assert refusal(limited.send).status == 401
+
+
+def test_nor_is_one_whose_agents_are_deleted_together(token, make_agent):
+    limited = token(agents=[make_agent(slug="other"), make_agent(slug="third")])
+    Agent.objects.filter(slug__in=["other", "third"]).delete()
     assert refusal(limited.send).status == 401
 
 
