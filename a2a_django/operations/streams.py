@@ -64,7 +64,8 @@ class Stream:
         """Whether the turn has begun to speak meanwhile: what it has activated by then is in `caller.activated`."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + a2a_settings.HEARTBEAT_SECONDS
-        while not await database.log.run(activation.learn, caller, self.turn_id or 0):
+        learn = partial(database.log.run, activation.learn, caller, self.turn_id or 0)
+        while not await database.patiently(learn):
             if not await self.ear.wait(max(ends - loop.time(), 0)) or draining.begun():
                 return False
         return True

@@ -368,6 +368,7 @@ def test_streams_that_outlast_the_grace_end_as_unavailable(client, serve, gate, 
 
     error = refused(lambda: next(stream))
     assert (error.reason, error.status) == ("UNAVAILABLE", 503)
+    assert [detail["retryDelay"] for detail in error.details if "retryDelay" in detail] == ["5s"]
     assert eventually(lambda: ears() == 0)
     resumed = client.subscribe(task["id"])  # at another process
     gate("a").open()
