@@ -49,10 +49,15 @@ def check_speech(record: Record, evidence: Evidence) -> Iterator[str]:
             yield f"the log has {heard} of run {run.run}"
         if run.task != record.task:
             yield f"the log has run {run.run}, which is of task {run.task}"
-    for run in evidence.notes.of_task[record.task]:
-        heard = [number for name, number in signed if name == run.run and number]
-        if len(heard) < run.said and _counts(record, run, evidence):
-            yield f"run {run.run} came to its end and said {run.said} things, the log has {len(heard)}"
+    for turn in record.turns if record.state != CANCELED else ():
+        runs = [run for run in evidence.notes.of_task[record.task] if run.message == turn.message]
+        if turn.state == "done" and runs and not any(_is_whole(run, signed) for run in runs):
+            yield f"turn {turn.id} is done, but the log has no run of it whole: {runs}"
+
+
+def _is_whole(run: Noted, signed: Sequence[tuple[str, int]]) -> bool:
+    """Whether a run came to its end, and all that it said is there."""
+    return run.how == "returned" and run.said == max((number for name, number in signed if name == run.run), default=0)
 
 
 def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
@@ -61,13 +66,6 @@ def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
         ((_, data),) = json.loads(event.body).items()
         if "run" in (signature := data.get("metadata", {})):
             yield signature["run"], int(signature["number"])
-
-
-def _counts(record: Record, run: Noted, evidence: Evidence) -> bool:
-    """Whether all that `run` said must be there: the last run of a turn that is done, and nobody has canceled it."""
-    runs = [one for one in evidence.notes.of_task[record.task] if one.message == run.message]
-    done = [turn for turn in record.turns if turn.message == run.message and turn.state == "done"]
-    return bool(done) and runs[-1] is run and run.how == "returned" and record.state != CANCELED
 
 
 # --- who may run

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -227,6 +228,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SystemRandom().randrange(10**6), help="reproduces a run")
     parser.add_argument("--server", choices=("daphne", "uvicorn"), default="daphne")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left behind
     folder = Path(tempfile.mkdtemp(prefix="a2a-chaos-"))
     print(f"seed {asked.seed}, the logs are in {folder}", flush=True)
     report = run(folder, asked.seed, asked.minutes * 60, asked.server)
