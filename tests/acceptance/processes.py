@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PORTS = range(8800, 8900)
+PORTS = range(8800, 9100)
 MARK = f"ACCEPTANCE_RUN={os.getpid()}"  # in the environment of every process that this run starts
 PATIENCE = 40.0
 

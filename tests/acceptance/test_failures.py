@@ -1,7 +1,6 @@
 """What breaks in production: services that are away, clients that leave, processes that stop."""
 
 import asyncio
-import json
 import signal
 from contextlib import AsyncExitStack
 
@@ -159,32 +158,6 @@ async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
         site.open("two")
         seen += await read(events)
     assert [event.sequence for event in seen] == list(range(1, 10))
-
-
-@services
-async def test_rings_that_the_channel_layer_drops(make_full, layer):
-    """CASES 62: a channel that nobody reads from is soon full; what the lost rings were for is found by looking."""
-    site = make_full(layer, LOOK_SECONDS=1)
-    config = {"hosts": [layer.url], "capacity": 1}
-    site.set(ACCEPTANCE_LAYER=json.dumps({"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": config}))
-    web = site.serve()
-    worker = site.work()
-    async with raw(web) as http, AsyncExitStack() as stack:
-        script = "work; chunks 1; wait one; chunks 10; wait two; chunks 10; complete"
-        streams = [await stack.enter_async_context(http.stream(script)) for _ in range(10)]
-        seen = [await read(events, 3) for events in streams]
-        tasks = site.tasks()
-        web.kill(signal.SIGSTOP)
-        try:
-            site.open("one")
-            await eventually(lambda: site.waiting("two") == 10)
-            site.open("two")
-            await eventually(lambda: all(site.turns(task) == ["done"] for task in tasks))
-            await eventually(lambda: worker.said("over capacity"))
-        finally:
-            web.kill(signal.SIGCONT)
-        for before, events in zip(seen, streams, strict=True):
-            assert [event.sequence for event in before + await read(events)] == list(range(1, 25))
 
 
 @services

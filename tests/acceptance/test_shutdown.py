@@ -133,7 +133,7 @@ async def test_a_job_that_waits_for_its_time_in_a_worker_that_is_stopped(make_fu
 
 async def test_settings_that_would_end_jobs_or_repeat_them(make_full, layer):
     """CASES 53, 54: what the site says of its jobs is not said of ours. A lost one is recovery's, when it is due."""
-    site = make_full(layer, LEASE_SECONDS=2, RECOVERY_SECONDS=0.5)
+    site = make_full(layer, LEASE_SECONDS=6, RECOVERY_SECONDS=0.5)
     site.set(ACCEPTANCE_CELERY=json.dumps(HOSTILE))
     web, _worker = site.serve(), site.work(pool="prefork", slots=2)
     async with connect(web, streaming=False) as client, connect(web, "sturdy", streaming=False) as sturdy:
