@@ -91,19 +91,29 @@ def scenario(site: Site) -> Iterator[None]:
 # --- services
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    """A database of this run's own, migrated and with the scenarios' agents in it."""
-    database = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_acceptance_{os.getpid()}")
-    database.create()
+@contextmanager
+def database(name: str, template: str = "template1") -> Iterator[Postgres]:
+    """A database of this run's own."""
+    made = Postgres(os.environ["TEST_POSTGRES_URL"], f"a2a_{name}_{os.getpid()}")
+    made.create(template)
     try:
-        site = Site(tmp_path_factory.mktemp("seed"), database)
+        yield made
+    finally:
+        made.close()
+        made.drop()
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of a database that is migrated and has the scenarios' agents in it.
+
+    Each site has a copy: all processes that share a database recover its turns, and hand them to their own broker.
+    """
+    with database("template") as made:
+        site = Site(tmp_path_factory.mktemp("seed"), made)
         with site.stack:
             site.prepare()
-        yield database
-    finally:
-        database.close()
-        database.drop()
+        yield made.name
 
 
 @pytest.fixture
@@ -147,11 +157,12 @@ def embedded_site(tmp_path_factory: pytest.TempPathFactory, seeded: Path) -> Ite
 
 
 @pytest.fixture(scope="session")
-def full_site(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres) -> Iterator[Site]:
+def full_site(tmp_path_factory: pytest.TempPathFactory, template: str) -> Iterator[Site]:
     """PostgreSQL, Redis, a Celery worker; two daphne, a uvicorn, a gunicorn, and a gRPC server."""
     folder, port = tmp_path_factory.mktemp("full"), processes.free_port()
     with ExitStack() as stack:
         redis = stack.enter_context(processes.redis(folder, "redis"))
+        postgres = stack.enter_context(database("shared", template))
         site = stack.enter_context(sites.full(folder, postgres, redis, redis, GRPC_URL=f"127.0.0.1:{port}"))
         stack.enter_context(shown(site))
         for server, streaming in (("daphne", True), ("daphne", True), ("uvicorn", True), ("gunicorn", False)):
@@ -207,9 +218,9 @@ def make_fragile(tmp_path: Path, cluster: databases.Cluster, broker: Redis) -> I
     with ExitStack() as stack:
 
         def make(layer: Redis | None = None, **a2a: Any) -> Site:
-            database = Postgres(cluster.url, "fragile")
-            database.create()
-            site = stack.enter_context(sites.full(tmp_path, database, broker, layer, **a2a)).prepare()
+            postgres = Postgres(cluster.url, "fragile")
+            postgres.create()
+            site = stack.enter_context(sites.full(tmp_path, postgres, broker, layer, **a2a)).prepare()
             stack.enter_context(shown(site))
             stack.enter_context(scenario(site))
             return site
@@ -232,9 +243,10 @@ def make_embedded(tmp_path: Path, seeded: Path) -> Iterator[Callable[..., Site]]
 
 
 @pytest.fixture
-def make_full(tmp_path: Path, postgres: Postgres, broker: Redis) -> Iterator[Callable[..., Site]]:
+def make_full(tmp_path: Path, template: str, broker: Redis) -> Iterator[Callable[..., Site]]:
     """make_full(layer=None, **a2a): PostgreSQL, a broker, maybe a channel layer; nothing is started yet."""
     with ExitStack() as stack:
+        postgres = stack.enter_context(database("site", template))
 
         def make(layer: Redis | None = None, **a2a: Any) -> Site:
             site = stack.enter_context(sites.full(tmp_path, postgres, broker, layer, **a2a))

@@ -54,8 +54,9 @@ class Postgres:
         self._lock = threading.Lock()
         self.url = urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
-    def create(self) -> None:
-        self._run(f'CREATE DATABASE "{self.name}"')
+    def create(self, template: str = "template1") -> None:
+        """As a copy of the database `template`, to which nobody may be connected."""
+        self._run(f'CREATE DATABASE "{self.name}" TEMPLATE "{template}"')
 
     def drop(self) -> None:
         self._run(f'DROP DATABASE IF EXISTS "{self.name}" WITH (FORCE)')
