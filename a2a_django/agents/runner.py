@@ -150,11 +150,13 @@ class _Run:
             await self.wake.wait()
             self.wake.clear()
         failed, self.voice.failed = self.voice.failed, None
-        if failed is not None and failed.error is not None and not isinstance(failed.error, database.AWAY):
+        if failed is None or failed.error is None:
+            return self._take()
+        if not isinstance(failed.error, database.AWAY):
             self.speech.close()  # what follows would stand behind a hole
             raise failed.error
-        self.writer.unsure |= failed is not None
-        return [*(failed.said if failed else ()), *self._take()]
+        self._broken_off(failed.error)
+        return [*failed.said, *self._take()]
 
     async def _append(self, said: list[Entry], end: End | None) -> None:
         """Appends; while the database is away it tries again for as long as the lease lasts, then it is fenced off."""
@@ -175,10 +177,14 @@ class _Run:
             try:
                 return await commits.append(self.writer, said, end)
             except database.AWAY as error:
-                log.warning("Could not append to the log, trying again: %s", type(error).__name__)
-                self.writer.unsure = True
+                self._broken_off(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 2)
+
+    def _broken_off(self, error: Exception) -> None:
+        """An append that may have succeeded or not, the next one has to look."""
+        log.warning("Could not append to the log, trying again: %s", type(error).__name__)
+        self.writer.unsure = True
 
     async def _heed(self) -> None:
         """Looks at what the lease's watch has found."""
