@@ -1,6 +1,7 @@
 """What breaks in production: services that are away, clients that leave, processes that stop."""
 
 import asyncio
+import json
 import signal
 from contextlib import AsyncExitStack
 
@@ -158,6 +159,33 @@ async def test_streams_go_on_while_the_channel_layer_is_away(make_full, layer):
         site.open("two")
         seen += await read(events)
     assert [event.sequence for event in seen] == list(range(1, 10))
+
+
+@services
+async def test_rings_that_the_channel_layer_drops(make_full, layer):
+    """CASES 62: a channel that nobody reads from is soon full; what the lost rings were for is found by looking."""
+    site = make_full(layer, LOOK_SECONDS=1)
+    config = {"hosts": [layer.url], "capacity": 1}
+    site.set(ACCEPTANCE_LAYER=json.dumps({"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": config}))
+    web = site.serve()
+    worker = site.work()
+    gates = [f"gate{number}" for number in range(6)]  # one ring is on its way, one fills the channel, others are lost
+    async with raw(web) as http, AsyncExitStack() as stack:
+        script = "work; chunks 1; " + "".join(f"wait {gate}; chunks 3; " for gate in gates) + "complete"
+        streams = [await stack.enter_async_context(http.stream(script)) for _ in range(5)]
+        seen = [await read(events, 3) for events in streams]
+        tasks = site.tasks()
+        web.kill(signal.SIGSTOP)
+        try:
+            for gate in gates:
+                await eventually(lambda gate=gate: site.waiting(gate) == 5)
+                site.open(gate)
+            await eventually(lambda: all(site.turns(task) == ["done"] for task in tasks))
+            await eventually(lambda: worker.said("over capacity"))
+        finally:
+            web.kill(signal.SIGCONT)
+        for before, events in zip(seen, streams, strict=True):
+            assert [event.sequence for event in before + await read(events)] == list(range(1, 23))
 
 
 @services
