@@ -18,6 +18,7 @@ HELD_TOO_LONG = 1.0  # seconds without a breath of the shared loop before the wa
 
 _lock = threading.Lock()
 _shared: "SharedLoop | None" = None
+_submitted: "set[concurrent.futures.Future[None]]" = set()
 
 
 class SharedLoop:
@@ -65,7 +66,16 @@ class SharedLoop:
 
 def submit(work: Coroutine[Any, Any, None]) -> "concurrent.futures.Future[None]":
     """Runs `work` in the shared loop, in a fresh context: nothing of the caller's request leaks into the turn."""
-    return contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
+    future = contextvars.Context().run(asyncio.run_coroutine_threadsafe, work, _shared_loop())
+    _submitted.add(future)
+    future.add_done_callback(_submitted.discard)
+    return future
+
+
+def join() -> None:
+    """Returns when all that was submitted has ended, and what that has submitted in turn."""
+    while _submitted:
+        concurrent.futures.wait(list(_submitted))
 
 
 def later(seconds: float, call: Callable[[], None]) -> None:
@@ -106,8 +116,8 @@ async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
 
 def _forget() -> None:
     """After a fork the thread is gone."""
-    global _shared, _lock
-    _shared, _lock = None, threading.Lock()
+    global _shared, _lock, _submitted
+    _shared, _lock, _submitted = None, threading.Lock(), set()
 
 
 os.register_at_fork(after_in_child=_forget)

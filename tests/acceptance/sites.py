@@ -105,6 +105,14 @@ class Site:
         self.workers.append(worker)
         return worker
 
+    def recover(self, *options: str) -> Process:
+        """`manage.py a2a_recover`, which has looked for the first time."""
+        command = python("manage.py", "a2a_recover", *options)
+        process = Process("recovery", command, self.folder / "recovery.log", self.environment("recovery"))
+        process.start(lambda process: process.said("recovered"))
+        self.stack.callback(process.stop)
+        return process
+
     # --- what it knows
 
     @property
@@ -146,6 +154,11 @@ class Site:
         """The states of a task's turns."""
         found = self.database.rows("SELECT state FROM a2a_django_turn WHERE task_id = ? ORDER BY id", task)
         return [state for (state,) in found]
+
+    def abandoned(self, task: str) -> bool:
+        """Whether a task's lease has expired, by SQLite's clock."""
+        query = "SELECT lease_expires < strftime('%Y-%m-%d %H:%M:%f', 'now') FROM a2a_django_task WHERE id = ?"
+        return bool(self.database.rows(query, task)[0][0])
 
     def last_sequence(self, task: str) -> int:
         """The number of a task's newest event."""

@@ -131,6 +131,22 @@ async def test_a_job_that_waits_for_its_time_in_a_worker_that_is_stopped(make_fu
         assert site.attempts(task.id) == [(2, str(second.pid))]
 
 
+async def test_turns_that_a_command_recovers(make_embedded):
+    """It lives until they have ended, where turns run in the process that recovers them."""
+    site = make_embedded(LEASE_SECONDS=1)
+    web = site.serve()
+    async with connect(web, "sturdy", streaming=False) as client:
+        task = (await send(client, "work; wait door; complete", return_immediately=True)).task.id
+        await at_gates(site, door=1)
+    web.kill(signal.SIGKILL)
+    await eventually(lambda: site.abandoned(task))
+    command = site.recover()
+    await at_gates(site, door=2)
+    site.open("door")
+    assert await asyncio.to_thread(command.wait, 20) == 0
+    assert (site.turns(task), site.attempts(task)) == (["done"], [(2, str(command.pid))])
+
+
 async def test_settings_that_would_end_jobs_or_repeat_them(make_full, layer):
     """CASES 53, 54: what the site says of its jobs is not said of ours. A lost one is recovery's, when it is due."""
     site = make_full(layer, LEASE_SECONDS=6, RECOVERY_SECONDS=0.5)

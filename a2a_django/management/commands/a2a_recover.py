@@ -6,7 +6,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from a2a_django import database
-from a2a_django.agents import recovery
+from a2a_django.agents import loop, recovery
 
 
 class Command(BaseCommand):
@@ -21,7 +21,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, every: float | None = None, **options: Any) -> None:
         """Says how many tasks were recovered; one that goes on survives its database's absence."""
         if every is None:
-            return self._recover()
+            self._recover()
+            return loop.join()  # where turns run in the process that recovers them, they need it until they end
         while True:
             try:
                 self._recover()
