@@ -16,7 +16,7 @@ from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, T
 from tests.acceptance.sites import HEADERS, Web
 
 BINDINGS = ("JSONRPC", "HTTP+JSON", "GRPC")
-TIMEOUT = 20.0
+TIMEOUT = 40.0
 
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 WORKING = TaskState.TASK_STATE_WORKING
