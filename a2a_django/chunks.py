@@ -16,8 +16,7 @@ STEP, EVENT = 4, 5  # parameters of each
 
 def only(batch: Batch) -> bool:
     """Whether `write` can write it: a few events, that change nothing but the number of the last."""
-    bare = not (batch.changes or batch.messages or batch.release or batch.activated)
-    return bare and 0 < len(batch.entries) <= (FEW - STEP) // EVENT and _connection().vendor == "postgresql"
+    return batch.bare and len(batch.entries) <= (FEW - STEP) // EVENT and _connection().vendor == "postgresql"
 
 
 def write(planned: Sequence[Batch]) -> set[Batch]:

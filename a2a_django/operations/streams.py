@@ -85,10 +85,28 @@ class Stream:
             if over or loop.time() >= ends or draining.begun():
                 return
             if self.full or await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
-                found, over = await self._look()
+                found, over = self._heard() or await self._look()
             else:  # whoever is silent asks nothing: the keeper looks for all
                 found = ()
                 yield found
+
+    def _heard(self) -> tuple[Sequence[Item], bool] | None:
+        """What rings have brought, if that is what follows; None: it has to be looked for."""
+        letters = self.ear.letters()
+        if letters is None or self.full:
+            return None
+        found, after = [], self.after
+        for turn_id, events in letters:
+            if self.turn_id not in (None, turn_id):
+                return None
+            for sequence, text in events:
+                if sequence > after + 1:
+                    return None
+                if sequence == after + 1:
+                    found.append((sequence, text))
+                    after = sequence
+        self.after = after
+        return found, False
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
         look = partial(news.look, self.task_id, self.after, self.turn_id, self.ends, self.limit)

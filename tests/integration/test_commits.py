@@ -30,7 +30,7 @@ def begin(make_task):
         task = make_task(visible=False, lease=f"lease {number}")
         message = task.messages.get()
         turn = Turn.objects.create(task=task, message=message, state=TurnState.RUNNING)
-        writer = claims.writer(task, message.message_id, message.body)
+        writer = claims.writer(task, turn.pk, message.message_id, message.body)
         writer.turn = turn
         return writer
 
