@@ -1,4 +1,6 @@
-"""Rings readers: "task X has news". Carries no data; whoever is rung looks; a lost ring costs one look.
+"""Rings readers: "task X has news". Whoever is rung looks into the log; a lost ring costs one look.
+
+A ring for a few chunks brings them along, as they stand in the log: a reader who has what is before them needn't look.
 
 One keeper thread per process owns an event loop and alone touches the channel layer. It also looks
 for all listeners in one query now and then, in case a ring was lost (DESIGN 4).
