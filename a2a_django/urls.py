@@ -74,7 +74,7 @@ discovery_urls: list[Any] = _cards("^", "default-agent-card")
 
 urlpatterns = [
     *discovery_urls,
-    *_cards(f"{AGENT}/", "agent-card"),
+    *_cards(f"{AGENT}{IN_TENANT}/", "agent-card"),
     _path(f"{WITHIN}jwks\\.json", cards.KeysView, "jwks"),
     *(_legacy_rest() if a2a_settings.ENABLE_HTTP_JSON and a2a_settings.ENABLE_V0_3 else ()),
     *(_rest() if a2a_settings.ENABLE_HTTP_JSON else ()),

@@ -5,15 +5,28 @@ import threading
 import pytest
 from celery import current_app
 from django.conf import settings as site_settings
-from django.db import OperationalError, connections
+from django.db import OperationalError, connection, connections
 
+from a2a_django import database
 from a2a_django.agents import dispatch
 from a2a_django.models import Task
 from tests import clients, executors
 from tests.clients_grpc import CLIENTS
 from tests.clients_v0_3 import LEGACY
 
-__all__ = ["a2a", "binding", "client", "gate", "make_client", "no_broker", "outage", "said", "server", "site"]
+__all__ = [
+    "a2a",
+    "binding",
+    "client",
+    "gate",
+    "make_client",
+    "no_broker",
+    "outage",
+    "said",
+    "server",
+    "site",
+    "statements",
+]
 
 ALL = CLIENTS | {f"{name} 0.3": LEGACY[name] for name in ("jsonrpc", "rest")}
 
@@ -115,3 +128,47 @@ def outage():
     """outage.begin(), outage.end(): the database is away for this process."""
     with pytest.MonkeyPatch.context() as patch:
         yield Outage(patch)
+
+
+class Statements:
+    """Counts SQL statements and their bytes in the threads of our pools; `of_requests` are those of requests alone."""
+
+    def __init__(self):
+        self.count = self.of_requests = self.bytes = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, execute, sql, params, many, context):
+        size = len(str(params)) if sql.startswith(("INSERT", "UPDATE")) else 0
+        of_requests = threading.current_thread().name.startswith("a2a-request")
+        with self._lock:
+            self.count += 1
+            self.of_requests += of_requests
+            self.bytes += size
+        return execute(sql, params, many, context)
+
+    def begin(self):
+        self.__dict__.update(count=0, of_requests=0, bytes=0)
+
+
+@pytest.fixture
+def statements():
+    """The counter, in place."""
+    counter = Statements()
+    pools = (database.requests, database.log)
+    for pool in pools:
+        in_threads(pool, lambda: connection.execute_wrappers.append(counter))
+    yield counter
+    for pool in pools:
+        in_threads(pool, lambda: counter in connection.execute_wrappers and connection.execute_wrappers.remove(counter))
+
+
+def in_threads(pool, function):
+    """What `function` returns in each thread of a pool."""
+    threads = pool.executor._max_workers
+    barrier = threading.Barrier(threads)
+
+    def call():
+        barrier.wait(20)
+        return function()
+
+    return [future.result(20) for future in [pool.executor.submit(call) for _ in range(threads)]]

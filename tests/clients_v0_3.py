@@ -150,6 +150,9 @@ class LegacyRest(Rest):
         proto = ParseDict(data, pb.TaskPushNotificationConfig())
         return _push(proto_utils.FromProto.task_push_notification_config(proto))
 
+    def extended_card(self):
+        return self.ask("GET", "/card")
+
     def create_push(self, task_id, **config):
         body = MessageToDict(_create_push(task_id, config), preserving_proto_field_name=True)
         return self.ask("POST", f"/tasks/{task_id}/pushNotificationConfigs", body)

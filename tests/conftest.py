@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from asgiref.sync import SyncToAsync
 from celery import Celery, current_app
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.db import connection, connections
 from django.utils import timezone
 
@@ -245,10 +245,14 @@ def make_agent():
 
 @pytest.fixture
 def make_tenant():
-    """make_tenant(slug="acme", **fields)"""
+    """make_tenant(slug="acme", members=None, **fields): for these users and groups only, else for everybody."""
 
-    def make(slug="acme", **fields):
-        return Tenant.objects.create(**{"slug": slug, "name": slug.title()} | fields)
+    def make(slug="acme", members=None, agents=(), **fields):
+        made = Tenant.objects.create(**{"slug": slug, "name": slug.title(), "public": members is None} | fields)
+        for member in members or ():
+            made.memberships.create(**{"group" if isinstance(member, Group) else "user": member})
+        made.agents.set(agents)
+        return made
 
     return make
 

@@ -83,7 +83,7 @@ class AgentAdmin(PublishingAdmin):
         "name", "slug", "executor_name", "enabled", "is_default", "anonymous_access", "version", "card",
     ]  # fmt: skip
     list_display_links = ["name", "slug"]
-    list_filter = ["enabled", "anonymous_access", "streaming", "push_notifications"]
+    list_filter = ["enabled", "anonymous_access", "requires_tenant", "streaming", "push_notifications"]
     search_fields = ["name", "slug", "description", "executor"]
     prepopulated_fields = {"slug": ["name"]}
     filter_horizontal = ["allowed_groups"]
@@ -93,7 +93,7 @@ class AgentAdmin(PublishingAdmin):
     fieldsets = [
         (None, {"fields": ["name", "slug", "description", "version", "executor", "enabled", "is_default"]}),
         ("Card", {"fields": ["card", "published"]}),
-        ("Who may call", {"fields": ["anonymous_access", "allowed_groups"]}),
+        ("Who may call", {"fields": ["anonymous_access", "allowed_groups", "requires_tenant"]}),
         ("Input and output", {"fields": [("default_input_modes", "default_output_modes")]}),
         (
             "Capabilities",

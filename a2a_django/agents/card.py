@@ -172,7 +172,9 @@ def interfaces(agent: Agent, document: Document, urls: Urls, tenant: str = "") -
 def _chosen(item: dict[str, str], own: dict[str, str], agent: Agent, tenant: str) -> tuple[str, str, str, str]:
     """Binding, URL, version and tenant of an interface that the document lists."""
     binding, version, elsewhere = item["protocolBinding"], item["protocolVersion"], item.get("url", "")
-    named = item.get("tenant") or ("" if elsewhere else _named(binding, version, agent, tenant))
+    named = item.get("tenant", "")
+    if not elsewhere and (tenant or not named):
+        named = _named(binding, version, agent, tenant)
     return binding, elsewhere or own.get(binding, ""), version, named
 
 

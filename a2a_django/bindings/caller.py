@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from a2a_django.agents import activation, claims
 from a2a_django.bindings import admission
-from a2a_django.models import Agent, Caller, Tenant
+from a2a_django.models import Agent, Caller
 from a2a_django.protocol import errors, values, versions
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select
@@ -94,12 +94,8 @@ def _agreed(*slugs: str) -> str:
 
 
 def _enter(made: Caller, slug: str) -> None:
-    if not slug or (made.tenant and made.tenant.slug == slug):
-        return
-    found = None if values.flaw(slug) else Tenant.objects.filter(slug=slug, enabled=True).first()
-    if found is None:
-        raise errors.NotFoundError("There is no such tenant")
-    made.tenant = found
+    if slug and not (made.tenant and made.tenant.slug == slug):
+        made.tenant = admission.tenant(slug, made.agent, made.user)
 
 
 def _build_context(request: Request, made: Caller) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.cache import get_conditional_response, patch_vary_headers
@@ -15,6 +16,7 @@ from rest_framework.request import Request
 
 from a2a_django import keys
 from a2a_django.agents import card
+from a2a_django.bindings import admission
 from a2a_django.bindings import caller as callers
 from a2a_django.bindings.views import A2AView, Outcome
 from a2a_django.models import Agent
@@ -47,7 +49,7 @@ class KeptView(A2AView):
 
 
 class AgentCardView(KeptView):
-    """`GET …/.well-known/agent-card.json`, of the default agent or of the one in the path."""
+    """`GET …/.well-known/agent-card.json`, of the default agent or of the one in the path, maybe within a tenant."""
 
     def get_authenticators(self) -> list[Any]:
         """None where everybody may read cards: they tell those with outdated credentials how to get new ones."""
@@ -58,8 +60,11 @@ class AgentCardView(KeptView):
 
     def handle(self) -> Outcome:
         found = callers.agent(self.kwargs["agent"]) if "agent" in self.kwargs else callers.default_agent()
+        tenant = self.kwargs.get("tenant") or ""
+        if tenant:  # such a card is for everybody, or there is none
+            admission.tenant(tenant, found, AnonymousUser())
         known = urls(self.request, found)
-        rendered = card.render(card.public(found, known), known.keys)
+        rendered = card.render(card.public(found, known, tenant), known.keys)
         readers = "private" if a2a_settings.CARD_PERMISSION_CLASSES else "public"
         response = self.kept(rendered.body, rendered.etag, "application/json", readers)
         # It is told, but no condition: settings and keys change a card, too, and have no date.

@@ -10,7 +10,7 @@ from a2a_django.models.message import Message
 from a2a_django.models.push_config import PushConfig
 from a2a_django.models.signing_key import SigningKey
 from a2a_django.models.task import Task
-from a2a_django.models.tenant import Tenant
+from a2a_django.models.tenant import Tenant, TenantMembership
 from a2a_django.models.turn import Turn
 
 __all__ = [
@@ -29,5 +29,6 @@ __all__ = [
     "SigningKey",
     "Task",
     "Tenant",
+    "TenantMembership",
     "Turn",
 ]

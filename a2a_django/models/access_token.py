@@ -4,20 +4,18 @@ import hashlib
 import re
 from datetime import timedelta
 from functools import cached_property
-from typing import Any
 
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.db.models.signals import post_delete, pre_delete
-from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, get_random_string
 
 from a2a_django.models.agent import Agent
 from a2a_django.models.caller import Scope
 from a2a_django.models.fields import IdentifierField, string_list
+from a2a_django.models.limits import keep_closed
 from a2a_django.models.tenant import Tenant
 
 FORMAT = re.compile(r"(a2a_[0-9A-Za-z]{8})_[0-9A-Za-z]{43}")
@@ -110,13 +108,4 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@receiver(pre_delete, sender=Agent)
-def _note_tokens(instance: Any, **kwargs: object) -> None:
-    instance.tokens_before = list(AccessToken.objects.filter(agents=instance).values_list("pk", flat=True))
-
-
-@receiver(post_delete, sender=Agent)
-def _revoke_with_last_agent(instance: Any, **kwargs: object) -> None:
-    """A token that was good for deleted agents only must not become good for all: it is revoked."""
-    # Only now: where several are deleted at once, none of them is the last one before.
-    AccessToken.objects.filter(pk__in=instance.tokens_before, agents=None).revoke()
+keep_closed(AccessToken, "agents", AccessTokenQuerySet.revoke)

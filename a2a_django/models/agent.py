@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
-from django.db.models.signals import post_delete, pre_delete
-from django.dispatch import receiver
 
 from a2a_django.models.fields import string_list
+from a2a_django.models.limits import keep_closed
 
 if TYPE_CHECKING:
     from a2a_django.models.agent_card_version import AgentCardVersion
@@ -58,6 +57,7 @@ class Agent(models.Model):
         related_name="a2a_agents",
         help_text="Only their members, and superusers, may call it; empty: whoever is authenticated.",
     )
+    requires_tenant = models.BooleanField(default=False, help_text="Calls that name no tenant are refused.")
 
     name = models.CharField(max_length=200)
     description = models.TextField()
@@ -122,16 +122,7 @@ class Agent(models.Model):
         return self.allowed_groups.exists()
 
 
-@receiver(pre_delete, sender=Group)
-def _note_agents(instance: Any, **kwargs: object) -> None:
-    instance.a2a_agents_before = list(Agent.objects.filter(allowed_groups=instance).values_list("pk", flat=True))
-
-
-@receiver(post_delete, sender=Group)
-def _disable_with_last_group(instance: Any, **kwargs: object) -> None:
-    """An agent that was for deleted groups only must not be for everybody: it is turned off."""
-    # Only now: where several are deleted at once, none of them is the last one before.
-    Agent.objects.filter(pk__in=instance.a2a_agents_before, allowed_groups=None).update(enabled=False)
+keep_closed(Agent, "allowed_groups", lambda agents: agents.update(enabled=False))
 
 
 class AgentChild(models.Model):

@@ -112,6 +112,21 @@ def test_a_bad_config_is_refused(client, task_id, config):
 
 
 @pytest.mark.v0_3
+@pytest.mark.parametrize("url", ["ftp://h.test/", "file:///etc/passwd", "//h.test", "/x", "http://", "http://[", "x"])
+def test_what_is_no_web_address_is_refused(client, task_id, url):
+    """CASES 68, as far as an address tells by itself: in a request of its own, and within both sends."""
+    inline = {"taskPushNotificationConfig": {"url": url}}
+    for call in (
+        lambda: client.create_push(task_id, url=url),
+        lambda: client.send("task completed", **inline),
+        lambda: client.stream("task completed", **inline),
+    ):
+        assert [field.rpartition(".")[2] for field in refused(call, "INVALID_PARAMS").fields] == ["url"]
+    assert not PushConfig.objects.exists()
+    assert Task.objects.count() == 1
+
+
+@pytest.mark.v0_3
 @pytest.mark.parametrize("field", ["id", "url"])
 def test_a_config_that_no_column_holds_is_refused(client, task_id, field):
     config = {"url": URL} | {field: "https://example.com/" + "x" * 3000}

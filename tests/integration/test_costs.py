@@ -19,50 +19,11 @@ from tests.clients_grpc import CLIENTS
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
 
 
-def in_threads(pool, function):
-    """What `function` returns in each thread of a pool."""
-    threads = pool.executor._max_workers
-    barrier = threading.Barrier(threads)
-
-    def call():
-        barrier.wait(20)
-        return function()
-
-    return [future.result(20) for future in [pool.executor.submit(call) for _ in range(threads)]]
-
-
-class Statements:
-    """Counts SQL statements and their bytes in the threads of our pools."""
-
-    def __init__(self):
-        self.count = self.bytes = 0
-        self._lock = threading.Lock()
-
-    def __call__(self, execute, sql, params, many, context):
-        size = len(str(params)) if sql.startswith(("INSERT", "UPDATE")) else 0
-        with self._lock:
-            self.count += 1
-            self.bytes += size
-        return execute(sql, params, many, context)
-
-
-@pytest.fixture
-def statements():
-    """The counter, in place."""
-    counter = Statements()
-    pools = (database.requests, database.log)
-    for pool in pools:
-        in_threads(pool, lambda: connection.execute_wrappers.append(counter))
-    yield counter
-    for pool in pools:
-        in_threads(pool, lambda: counter in connection.execute_wrappers and connection.execute_wrappers.remove(counter))
-
-
 def test_a_stream_of_chunks_costs_in_proportion(client, statements, eventually):
     """CASES 46: four times the chunks, no more than five times the bytes; and far fewer statements than events."""
     costs = []
     for chunks in (500, 2000):
-        statements.count = statements.bytes = 0
+        statements.begin()
         events = client.stream(f"task chunks:{chunks} completed").all()
         task = client.get(events[0]["task"]["id"])
         assert artifact(task) == "".join(f"{count:019d} " for count in range(chunks))
@@ -108,7 +69,7 @@ def test_chunks_that_come_one_by_one_are_not_looked_for(client, statements, gate
 def test_a_blocking_send_costs_few_statements(client, statements):
     """What the speed of a send rests on (DESIGN 4); a higher number needs a reason."""
     client.task("task artifact:a:b completed")
-    statements.count = 0
+    statements.begin()
     client.task("task artifact:a:b completed")
     assert statements.count <= 25
 
@@ -121,7 +82,7 @@ def test_extensions_that_nobody_asks_for_cost_nothing(client, statements):
         return min(once(one) for _ in range(5))  # a reader may be rung twice
 
     def once(one):
-        statements.count = 0
+        statements.begin()
         assert kinds(one.stream().all()) == ["task", "COMPLETED"]
         assert state(one.task()) == "COMPLETED"
         return statements.count
@@ -143,7 +104,7 @@ def test_what_it_costs_to_be_somebody(site, binding, make_agent, make_user, make
 
     def cost(client):
         client.list()
-        statements.count = 0
+        statements.begin()
         client.list()
         return statements.count
 
@@ -160,7 +121,7 @@ def test_a_list_costs_the_same_however_long_it_is(client, statements):
         for _ in range(4):
             client.task("task artifact:a:b working:x completed:y")
         client.list()
-        statements.count = 0
+        statements.begin()
         client.list(includeArtifacts=True)
         counts.append(statements.count)
     assert counts[0] == counts[1]
