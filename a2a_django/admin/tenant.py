@@ -15,4 +15,8 @@ class TenantAdmin(KeptByTasks):
     list_filter = ["enabled"]
     search_fields = ["slug", "name"]
     readonly_fields = ["created_at"]
-    fields = ["slug", "name", "enabled", "task_retention", "event_retention", "created_at"]
+    fieldsets = [
+        (None, {"fields": ["slug", "name", "enabled", "created_at"]}),
+        ("Limits", {"fields": ["requests_per_minute", "running_tasks", "open_streams", "max_body_bytes"]}),
+        ("Retention", {"fields": ["task_retention", "event_retention"]}),
+    ]
