@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from a2a_django import entries, snapshots
+from a2a_django.doorbell import Letter
 from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Message, Task
 from a2a_django.models.event import Kind
@@ -32,6 +33,7 @@ class Writer:
     task_id: str
     context_id: str
     lease: str
+    turn_id: int = 0
     sequence: int = 0
     visible: bool = False
     terminal: bool = False
@@ -103,6 +105,16 @@ class Batch:
     def writes(self) -> bool:
         """Whether there is anything to write."""
         return bool(self.entries or self.messages or self.release)
+
+    @property
+    def bare(self) -> bool:
+        """Whether it has events that change nothing but the number of the last, as chunks do."""
+        return bool(self.entries) and not (self.changes or self.messages or self.release or self.activated)
+
+    def letter(self) -> Letter | None:
+        """What a ring may bring of it."""
+        letter = Letter(self.writer.turn_id, [(sequence, entry.text) for sequence, entry in self.entries])
+        return letter if self.bare and letter.fits else None
 
     def unfolded(self) -> list[tuple[int, Entry]] | None:
         """The new task's artifact events with this batch's, if they are few."""

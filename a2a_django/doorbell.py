@@ -1,4 +1,6 @@
-"""Rings readers: "task X has news". Carries no data; whoever is rung looks; a lost ring costs one look.
+"""Rings readers: "task X has news". Whoever is rung looks into the log; a lost ring costs one look.
+
+A ring for a few chunks brings them along, as they stand in the log: a reader who has what is before them needn't look.
 
 One keeper thread per process owns an event loop and alone touches the channel layer. It also looks
 for all listeners in one query now and then, in case a ring was lost (DESIGN 4).
@@ -11,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -29,7 +31,33 @@ REJOIN_SECONDS = 30  # the core layer forgets groups, and so does a restarted Re
 DRAIN_SECONDS = 0.5  # within which all who wait hear that their process is about to stop
 
 
+LETTERS = 16  # that wait for a slow reader
+LETTER = 2**14  # characters of the events that a ring brings at the most
+
 Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class Letter(NamedTuple):
+    """What a ring may bring: events that a turn has added to its task's log, (sequence, text), if that is all."""
+
+    turn_id: int
+    events: list[tuple[int, str]]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a ring should bring it."""
+        return sum(len(text) for _, text in self.events) <= LETTER
+
+    def then(self, later: "Letter | None") -> "Letter | None":
+        """This one and a later one in one, or none."""
+        if later is None or later.turn_id != self.turn_id:
+            return None
+        both = Letter(self.turn_id, [*self.events, *later.events])
+        return both if both.fits else None
+
+
+Rings = Mapping[str, Letter | None]
+"""What is rung for, with what a ring brings; None says "look"."""
 
 
 class Ear:
@@ -43,6 +71,7 @@ class Ear:
         keeper()  # the first call of a process has it recover what others left behind, whatever it asks
         self._lock, self._rung = threading.Lock(), False
         self._waiting: Waiting | None = None
+        self._letters: list[Letter] | None = []
         self._keys: list[str] = []
         self._ends: list[weakref.finalize[[], Ear]] = []
 
@@ -70,13 +99,23 @@ class Ear:
 
     def ring(self) -> None:
         """Wakes the listener; from any thread."""
-        _wake([self])
+        _wake([(self, None)])
 
-    def heed(self) -> "Waiting | None":
+    def heed(self, letter: Letter | None) -> "Waiting | None":
         """Takes note of a ring; whom to wake in which loop."""
         with self._lock:
             waiting, self._rung, self._waiting = self._waiting, True, None
+            if letter is None or (self._letters is not None and len(self._letters) >= LETTERS):
+                self._letters = None
+            elif self._letters is not None:
+                self._letters.append(letter)
         return waiting
+
+    def letters(self) -> list[Letter] | None:
+        """What the rings since the last call have brought; None if it has to be looked for."""
+        with self._lock:
+            letters, self._letters = self._letters, []
+        return letters
 
     async def wait(self, timeout: float | None) -> bool:
         """Whether a ring came within `timeout` seconds; who reads next misses nothing rung before."""
@@ -97,11 +136,11 @@ class Ear:
         return heard
 
 
-def _wake(ears: Iterable[Ear]) -> None:
+def _wake(ears: Iterable[tuple[Ear, Letter | None]]) -> None:
     """Rings the ears; each loop is called once, for waking it costs more than all else."""
     rung: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for ear in ears:
-        if waiting := ear.heed():
+    for ear, letter in ears:
+        if waiting := ear.heed(letter):
             rung.setdefault(waiting[0], []).append(waiting[1])
     for loop, futures in rung.items():
         with contextlib.suppress(RuntimeError):  # it has closed
@@ -134,7 +173,7 @@ class Keeper:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._name = str(uuid4())  # its own rings come back to it
-        self._outbox: set[str] = set()
+        self._outbox: dict[str, Letter | None] = {}
         self._sending: asyncio.Task[None] | None = None
         self._seen: dict[str, tuple[Any, ...]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -167,23 +206,27 @@ class Keeper:
         while True:
             await asyncio.sleep(DRAIN_SECONDS)
             if draining.begun():
-                _ring_here(_all_keys())
+                _ring_here(dict.fromkeys(_all_keys()))
 
     # --- telling other processes
 
-    def tell(self, keys: Iterable[str]) -> None:
-        """Rings `keys` in all other processes; coalesces while the layer is slow or away."""
+    def tell(self, rings: Rings) -> None:
+        """Rings in all other processes; coalesces while the layer is slow or away."""
         if _layer() is None:
             return
-        self._outbox.update(keys)
+        for key, letter in rings.items():
+            if key not in self._outbox:
+                self._outbox[key] = letter
+            elif before := self._outbox[key]:
+                self._outbox[key] = before.then(letter)
         if self._sending is None or self._sending.done():
             self._sending = self.loop.create_task(self._send())
 
     async def _send(self) -> None:
         while self._outbox:
-            keys = [self._outbox.pop() for _ in range(min(len(self._outbox), 500))]
+            rings = dict(self._outbox.popitem() for _ in range(min(len(self._outbox), 500)))
             try:
-                await _layer().group_send(GROUP, {"type": "a2a.ring", "keys": keys, "from": self._name})
+                await _layer().group_send(GROUP, {"type": "a2a.ring", "rings": rings, "from": self._name})
             except Exception as error:
                 log.warning("A ring was lost (%s); readers look by themselves.", type(error).__name__)
 
@@ -210,7 +253,7 @@ class Keeper:
                 channel, joined = await layer.new_channel(), 0.0
                 continue
             if message["from"] != self._name:
-                _ring_here(message["keys"])
+                _ring_here({key: letter and Letter(*letter) for key, letter in message["rings"].items()})
 
     # --- looking
 
@@ -218,7 +261,7 @@ class Keeper:
         keys = _listened()
         found = await database.log.run(_standing, keys) if keys else {}
         # That a task is gone is news, too, which no row tells.
-        _ring_here([key for key in keys if key not in found or self._seen.get(key) != found[key]])
+        _ring_here(dict.fromkeys(key for key in keys if key not in found or self._seen.get(key) != found[key]))
         self._seen = found
 
 
@@ -248,14 +291,19 @@ _keeper: Keeper | None = None
 
 def ring(*task_ids: str) -> None:
     """These tasks have news: wakes their readers in all processes. Never blocks; from any thread."""
-    _ring_here(task_ids)
+    bring(dict.fromkeys(task_ids))
+
+
+def bring(rings: Rings) -> None:
+    """As `ring`, and brings the news along, so that readers needn't look for them."""
+    _ring_here(rings)
     loop_keeper = keeper()
-    loop_keeper.loop.call_soon_threadsafe(loop_keeper.tell, task_ids)
+    loop_keeper.loop.call_soon_threadsafe(loop_keeper.tell, rings)
 
 
-def _ring_here(keys: Iterable[str]) -> None:
+def _ring_here(rings: Rings) -> None:
     with _lock:
-        ears = [ear for key in keys for ear in _ears.get(key, ())]
+        ears = [(ear, letter) for key, letter in rings.items() for ear in _ears.get(key, ())]
     _wake(ears)
 
 

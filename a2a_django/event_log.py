@@ -24,9 +24,9 @@ class FencedError(Exception):
     """The writer has lost the task: its lease was taken, or another wrote a terminal state."""
 
 
-def writer(task: Task) -> Writer:
+def writer(task: Task, turn_id: int = 0) -> Writer:
     """A writer that takes up `task` as its row says."""
-    return Writer(task.pk, task.context_id, task.lease).stand_at(task)
+    return Writer(task.pk, task.context_id, task.lease, turn_id).stand_at(task)
 
 
 def append(writer: Writer, said: Sequence[Entry], *, end: End | None = None, release: bool = False) -> None:
@@ -103,7 +103,7 @@ def _commit(planned: Sequence[Batch]) -> set[Batch]:
     """Writes each batch whose task still is its writer's; which those were."""
     plain = [batch for batch in planned if chunks.only(batch)]
     written = chunks.write(plain) | _write([batch for batch in planned if batch not in plain])
-    transaction.on_commit(partial(doorbell.ring, *(batch.writer.task_id for batch in written)))
+    transaction.on_commit(partial(doorbell.bring, {batch.writer.task_id: batch.letter() for batch in written}))
     return written
 
 

@@ -99,7 +99,7 @@ def claim(turn_id: int) -> Claim | None:
     return Claim(
         turn_id=turn_id,
         executor=executor,
-        writer=writer(task, message_id, body),
+        writer=writer(task, turn_id, message_id, body),
         request=(asked := _request(request, body)),
         call_context=call_context(_account(user_id), tenant or "", context, activated),
         attempt=attempt + 1,
@@ -181,11 +181,11 @@ def _account(user_id: Any) -> Any:
     return get_user_model()._default_manager.filter(pk=user_id).first() if user_id is not None else None
 
 
-def writer(task: Task, message_id: str, body: str) -> Writer:
+def writer(task: Task, turn_id: int, message_id: str, body: str) -> Writer:
     """The log's writer for a claimed turn, which the message `body` began."""
     if task.last_sequence:
-        return event_log.writer(task)
-    return Writer(task.pk, task.context_id, task.lease, opening=body, message_ids={message_id}, unfolded=[])
+        return event_log.writer(task, turn_id)
+    return Writer(task.pk, task.context_id, task.lease, turn_id, opening=body, message_ids={message_id}, unfolded=[])
 
 
 def current_task(task: Task, *, before: int | None = None) -> ProtoTask:

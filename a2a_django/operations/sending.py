@@ -198,7 +198,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
     return Claim(
         turn_id=turn.pk,
         executor=caller.agent.executor,
-        writer=claims.writer(task, turn.message.message_id, turn.message.body),
+        writer=claims.writer(task, turn.pk, turn.message.message_id, turn.message.body),
         request=request,
         call_context=claims.call_context(caller.account, tenant, turn.context, turn.activated),
         restartable=caller.agent.restartable,
@@ -259,6 +259,8 @@ async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> s
     while True:
         left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
         rung = await accepted.ear.wait(left)
+        if rung and accepted.ear.letters() is not None and not immediately:
+            continue  # chunks, which are no answer
         look = partial(database.requests.run, _look, accepted, immediately=immediately, now=not rung)
         answer = await database.patiently(look)
         if answer is not None:

@@ -77,18 +77,40 @@ class Stream:
         if self.over:
             return
         found, over = self.begun if any(self.begun) else await self._look()
-        loop = asyncio.get_running_loop()
+        loop, heartbeat = asyncio.get_running_loop(), a2a_settings.HEARTBEAT_SECONDS
         ends = loop.time() + (a2a_settings.STREAM_MAX_SECONDS or float("inf"))
+        over = over or draining.begun()
         while True:
             if found:
                 yield found
-            if over or loop.time() >= ends or draining.begun():
+            if over or loop.time() >= ends:
                 return
-            if self.full or await self.ear.wait(min(a2a_settings.HEARTBEAT_SECONDS, ends - loop.time())):
-                found, over = await self._look()
-            else:  # whoever is silent asks nothing: the keeper looks for all
+            if not (self.full or await self.ear.wait(min(heartbeat, ends - loop.time()))):
+                yield ()  # whoever is silent asks nothing: the keeper looks for all
                 found = ()
-                yield found
+            elif (heard := self._heard()) is not None:
+                found = heard
+            else:
+                found, over = await self._look()
+                over = over or draining.begun()  # of which rings tell that bring nothing
+
+    def _heard(self) -> Sequence[Item] | None:
+        """What rings have brought, if that is what follows; None: it has to be looked for."""
+        letters = self.ear.letters()
+        if letters is None or self.full:
+            return None
+        found, after = [], self.after
+        for turn_id, events in letters:
+            if self.turn_id not in (None, turn_id):
+                return None
+            for sequence, text in events:
+                if sequence > after + 1:
+                    return None
+                if sequence == after + 1:
+                    found.append((sequence, text))
+                    after = sequence
+        self.after = after
+        return found
 
     async def _look(self) -> tuple[Sequence[Item], bool]:
         look = partial(news.look, self.task_id, self.after, self.turn_id, self.ends, self.limit)

@@ -30,7 +30,7 @@ def begin(make_task):
         task = make_task(visible=False, lease=f"lease {number}")
         message = task.messages.get()
         turn = Turn.objects.create(task=task, message=message, state=TurnState.RUNNING)
-        writer = claims.writer(task, message.message_id, message.body)
+        writer = claims.writer(task, turn.pk, message.message_id, message.body)
         writer.turn = turn
         return writer
 
@@ -160,13 +160,13 @@ def begun(begin, count):
 
 @pytest.mark.vendor("postgresql")
 def test_chunks_of_many_streams_take_one_statement(begin):
-    """And no more of them than psycopg remembers."""
-    writers = begun(begin, 7)
+    """The same one, however many they are."""
+    writers = begun(begin, 30)
     appends = [Append(writer, [chunk(writer, "b", append=True)]) for writer in writers]
     with CaptureQueriesContext(connection) as queries:
         event_log.append_together(appends)
-    assert ["moved" in query["sql"] for query in queries] == [True, True]
-    assert [item.error for item in appends] == [None] * 7
+    assert ["moved" in query["sql"] for query in queries] == [True]
+    assert [item.error for item in appends] == [None] * 30
     for writer in writers:
         assert kinds(writer) == ["task", "artifactUpdate", "artifactUpdate"]
         assert writer.sequence == 3
@@ -186,7 +186,9 @@ def test_chunks_and_other_things_go_together(begin):
     writers = begun(begin, 5)
     said = [[chunk(writer, "b", append=True)] for writer in writers[:2]]
     said += [[chunk(writers[2], "b", append=True), chunk(writers[2], "c", append=True)], [status(writers[3])]]
-    said += [[chunk(writers[4], "%s ' \\", append=True)] * 100]
+    said += [
+        [chunk(writers[4], text, append=True) for text in ("%s ' \\", '{"NULL",}', "NULL", "ä\t") for _ in range(25)]
+    ]
     appends = [Append(writer, one) for writer, one in zip(writers, said, strict=True)]
     event_log.append_together(appends)
     assert [item.error for item in appends] == [None] * 5

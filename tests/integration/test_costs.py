@@ -75,6 +75,27 @@ def test_a_stream_of_chunks_costs_in_proportion(client, statements, eventually):
     assert many < 1000
 
 
+def test_chunks_that_come_one_by_one_are_not_looked_for(client, statements, gate, monkeypatch):
+    """A ring brings them along; who waits for the end of the turn isn't concerned."""
+    monkeypatch.setattr(doorbell, "_listened", list)  # the keeper's own look is another matter
+    chunks = "".join(f"append:a:{number} wait:{number} " for number in range(5))
+    stream = client.stream(f"task artifact:a:x {chunks} completed")
+    first = [next(stream).data for _ in range(3)]  # the next brings what was rung for before
+    gate("0").open()
+    assert kinds([*first, next(stream).data]) == ["task", "artifactUpdate", "artifactUpdate", "artifactUpdate"]
+    statements.count = 0
+    for number in range(1, 4):
+        gate(str(number)).open()
+        next(stream)
+    assert statements.count == 0
+    gate("4").open()
+    assert kinds(stream.all()) == ["COMPLETED"]
+
+    statements.count = 0
+    client.task("task chunks:50:0.01 completed")
+    assert statements.count < 50
+
+
 def test_a_blocking_send_costs_few_statements(client, statements):
     """What the speed of a send rests on (DESIGN 4); a higher number needs a reason."""
     client.task("task artifact:a:b completed")

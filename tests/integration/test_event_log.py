@@ -40,7 +40,7 @@ def begin(make_task):
     def new():
         task = make_task(visible=False, lease=str(uuid4()))
         turn = Turn.objects.create(task=task, message=task.messages.get(), state=TurnState.RUNNING)
-        writer = claims.writer(task, turn.message.message_id, turn.message.body)
+        writer = claims.writer(task, turn.pk, turn.message.message_id, turn.message.body)
         writer.turn = turn
         return writer
 

@@ -270,7 +270,7 @@ RING = """
 import sys, time
 from a2a_django import doorbell
 while True:
-    doorbell.ring(sys.argv[1])
+    doorbell.bring({sys.argv[1]: doorbell.Letter(7, [(1, "ä")])})
     time.sleep(0.02)
 """
 HEAR = """
@@ -310,6 +310,8 @@ async def test_a_ring_is_heard_from_another_process(key, on_redis):
     ringing = process(RING, key, on_redis)
     try:
         assert await ear.wait(PATIENCE)
+        turn, (event, *_) = ear.letters()[0]  # which may be several that became one
+        assert (turn, *event) == (7, 1, "ä")
     finally:
         ringing.kill()
         ringing.wait()
