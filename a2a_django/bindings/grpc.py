@@ -33,7 +33,7 @@ _TENANT = re.compile(r"(?:([-\w]+)(?:/([-\w]+))?)?")
 MAX_STATUS, MAX_MESSAGE = 3000, 1000  # bytes: both get longer on their way, and clients refuse trailers beyond 8 KB
 
 
-class GrpcCall(views.A2AView):
+class Call(views.A2AView):
     """One call, as a view's request: authenticators, permissions and throttles are those of HTTP."""
 
     def __init__(self, context: Context, version: str) -> None:
@@ -82,7 +82,7 @@ class Calls(GrpcServerCallContextBuilder):
         self._version = version
 
     def build(self, context: Context) -> ServerCallContext:
-        return ServerCallContext(state={sdk.CALL: GrpcCall(context, self._version)})
+        return ServerCallContext(state={sdk.CALL: Call(context, self._version)})
 
 
 # --- the call as an HTTP request
