@@ -15,6 +15,9 @@ from a2a_django.protocol.states import TERMINAL, TaskState
 FOLD_AT_ONCE = 200
 """Up to so many artifact events, the append that ends a new task's first turn writes its Artifact rows too."""
 
+GOING_ON = {"", TaskState.SUBMITTED.value, TaskState.WORKING.value}
+"""States of events after which all is as before for who waits."""
+
 
 class Activated(NamedTuple):
     """The extensions that take part in a turn by now."""
@@ -112,9 +115,12 @@ class Batch:
         return bool(self.entries) and not (self.changes or self.messages or self.release or self.activated)
 
     def letter(self) -> Letter | None:
-        """What a ring may bring of it."""
+        """What a ring may bring of it: events that end no stream and are no answer that a caller waits for."""
+        states = {self.changes.get("state", ""), *(entry.state for _, entry in self.entries)}
+        if self.release or self.activated or not states <= GOING_ON:
+            return None
         letter = Letter(self.writer.turn_id, [(sequence, entry.text) for sequence, entry in self.entries])
-        return letter if self.bare and letter.fits else None
+        return letter if letter.fits else None
 
     def unfolded(self) -> list[tuple[int, Entry]] | None:
         """The new task's artifact events with this batch's, if they are few."""

@@ -1,6 +1,6 @@
 """Rings readers: "task X has news". Whoever is rung looks into the log; a lost ring costs one look.
 
-A ring for a few chunks brings them along, as they stand in the log: a reader who has what is before them needn't look.
+A ring for a few events of a turn that goes on brings them along: a reader who has what is before them needn't look.
 
 One keeper thread per process owns an event loop and alone touches the channel layer. It also looks
 for all listeners in one query now and then, in case a ring was lost (DESIGN 4).
@@ -38,7 +38,7 @@ Waiting = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Letter(NamedTuple):
-    """What a ring may bring: events that a turn has added to its task's log, (sequence, text), if that is all."""
+    """What a ring may bring: events that a turn has added to its task's log, (sequence, text), but not its end."""
 
     turn_id: int
     events: list[tuple[int, str]]

@@ -260,7 +260,7 @@ async def _answer(caller: Caller, accepted: Accepted, *, immediately: bool) -> s
         left = None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0)
         rung = await accepted.ear.wait(left)
         if rung and accepted.ear.letters() is not None and not immediately:
-            continue  # chunks, which are no answer
+            continue  # the turn goes on
         look = partial(database.requests.run, _look, accepted, immediately=immediately, now=not rung)
         answer = await database.patiently(look)
         if answer is not None:

@@ -56,7 +56,8 @@ class Stream:
         else:
             heard = self.resumed or await self.ear.wait(a2a_settings.HEARTBEAT_SECONDS)
         if heard:
-            self.begun = await self._look()
+            brought = self._heard()
+            self.begun = (self._short(brought), False) if brought else await self._look()
         if not any(self.begun):
             draining.check()
 
@@ -88,11 +89,16 @@ class Stream:
             if not (self.full or await self.ear.wait(min(heartbeat, ends - loop.time()))):
                 yield ()  # whoever is silent asks nothing: the keeper looks for all
                 found = ()
-            elif (heard := self._heard()) is not None:
-                found = heard
             else:
-                found, over = await self._look()
-                over = over or draining.begun()  # of which rings tell that bring nothing
+                found, over = await self._next()
+
+    async def _next(self) -> tuple[Sequence[Item], bool]:
+        """What there is after a ring, and whether the stream is over with it."""
+        heard = self._heard()
+        if heard is not None:
+            return self._short(heard), False
+        found, over = await self._look()
+        return found, over or draining.begun()  # rings that tell of this bring nothing
 
     def _heard(self) -> Sequence[Item] | None:
         """What rings have brought, if that is what follows; None: it has to be looked for."""
@@ -120,9 +126,13 @@ class Stream:
             self.after = found[-1][0]
             size = sum(len(text) for _, text in found) / len(found)
             self.limit = max(1, min(news.CHUNK, int(CHARACTERS / size)))
+        return self._short(found), over
+
+    def _short(self, found: Sequence[Item]) -> Sequence[Item]:
+        """With no more history in the Task that a stream begins with than its client wants."""
         if self.history_length is not None and found and found[0][0] == 1:
-            found = [(1, _shortened(found[0][1], self.history_length)), *found[1:]]
-        return found, over
+            return [(1, _shortened(found[0][1], self.history_length)), *found[1:]]
+        return found
 
 
 def send_streaming_message(

@@ -75,9 +75,10 @@ def test_a_stream_of_chunks_costs_in_proportion(client, statements, eventually):
     assert many < 1000
 
 
-def test_chunks_that_come_one_by_one_are_not_looked_for(client, statements, gate, monkeypatch):
-    """A ring brings them along; who waits for the end of the turn isn't concerned."""
+def test_chunks_that_come_one_by_one_are_not_looked_for(client, statements, gate, monkeypatch, a2a):
+    """A ring brings them along, and so the Task and WORKING; who waits for the end of the turn isn't concerned."""
     monkeypatch.setattr(doorbell, "_listened", list)  # the keeper's own look is another matter
+    a2a(HEARTBEAT_SECONDS=60)
     chunks = "".join(f"append:a:{number} wait:{number} " for number in range(5))
     stream = client.stream(f"task artifact:a:x {chunks} completed")
     first = [next(stream).data for _ in range(3)]  # the next brings what was rung for before
@@ -94,6 +95,14 @@ def test_chunks_that_come_one_by_one_are_not_looked_for(client, statements, gate
     statements.count = 0
     client.task("task chunks:50:0.01 completed")
     assert statements.count < 50
+
+    statements.count = 0  # agent, SQLite's BEGIN, task, message, turn
+    stream = client.stream("task working wait:end completed")
+    assert kinds([next(stream).data, next(stream).data]) == ["task", "WORKING"]
+    gate("end").reached()
+    assert statements.count <= 5
+    gate("end").open()
+    assert kinds(stream.all()) == ["COMPLETED"]
 
 
 def test_a_blocking_send_costs_few_statements(client, statements):
