@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 from django.core.cache import caches
@@ -30,7 +31,7 @@ def a2a(settings):
     return put
 
 
-def request(peer=HERE, forwarded=None, user=None, auth=None):
+def call_from(peer=HERE, forwarded=None, user=None, auth=None):
     headers = {} if forwarded is None else {"x-forwarded-for": forwarded}
     made = Request(RequestFactory().post("/", REMOTE_ADDR=peer, headers=headers))
     made.user, made.auth = user, auth
@@ -42,7 +43,7 @@ def somebody(key):
 
 
 def allowed(*args, **kwargs):
-    return CredentialThrottle().allow_request(request(*args, **kwargs), None)
+    return CredentialThrottle().allow_request(call_from(*args, **kwargs), None)
 
 
 # --- windows
@@ -56,7 +57,7 @@ def test_a_rate_holds_for_a_window(a2a, monkeypatch):
 
     now = 645.5
     throttle = CredentialThrottle()
-    assert not throttle.allow_request(request(), None)
+    assert not throttle.allow_request(call_from(), None)
     assert throttle.wait() == 14.5
     now += throttle.wait()
     assert [allowed() for _ in range(3)] == [True, True, False]
@@ -80,7 +81,7 @@ def test_a_subclass_says_rate_and_scope_as_with_drf(a2a):
 
     a2a(THROTTLE_RATE="1/day")
     assert allowed()
-    assert [Few().allow_request(request(), None) for _ in range(2)] == [True, False]
+    assert [Few().allow_request(call_from(), None) for _ in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize(("own", "site", "expected"), [(None, None, None), (None, "3/s", "3/s"), (7, "3/s", "7/min")])
@@ -92,9 +93,13 @@ def test_a_tenants_own_rate_goes_before_the_sites(a2a, own, site, expected):
 # --- the cache
 
 
-def test_of_calls_at_once_none_is_forgotten(a2a):
+@pytest.mark.parametrize("cache", ["memory", pytest.param("redis", marks=pytest.mark.redis)])
+def test_of_calls_at_once_none_is_forgotten(a2a, settings, request, cache):
     """DRF's own throttle reads a list of times, and writes it back with one more."""
     a2a(THROTTLE_RATE="50/day")
+    if cache == "redis":
+        backend, url = "django.core.cache.backends.redis.RedisCache", request.getfixturevalue("service_url")("redis")
+        settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": url, "KEY_PREFIX": uuid4().hex}}
     barrier = threading.Barrier(8)
 
     def call(_):
@@ -164,7 +169,7 @@ def test_calls_are_counted_in_the_cache_that_the_settings_name(a2a, settings):
 )
 def test_the_address_of_a_call(a2a, proxies, peer, forwarded, expected):
     a2a(NUM_PROXIES=proxies)
-    assert throttling.address(request(peer, forwarded)) == expected
+    assert throttling.address(call_from(peer, forwarded)) == expected
 
 
 def test_anonymous_callers_are_told_apart_as_far_as_can_be(a2a):
