@@ -73,6 +73,7 @@ class Ear:
         self._waiting: Waiting | None = None
         self._letters: list[Letter] | None = []
         self._keys: list[str] = []
+        self._ends: list[weakref.finalize[[], Ear]] = []
 
     def listen(self, key: str) -> None:
         """From now on every ring for `key` is heard."""
@@ -87,6 +88,14 @@ class Ear:
                 if ears := _ears.get(key):
                     ears.discard(self)
             self._keys.clear()
+        for end in self._ends:
+            end()
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        """Has `call` called once, when this ear is closed or forgotten."""
+        end = weakref.finalize(self, call)
+        end.atexit = False
+        self._ends.append(end)
 
     def ring(self) -> None:
         """Wakes the listener; from any thread."""

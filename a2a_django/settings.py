@@ -54,12 +54,35 @@ class A2ASettings:
     """What stands before read, send, cancel and push in the scopes of OAuth tokens, which others give out."""
     PERMISSION_CLASSES: Sequence[str] = ()
     """DRF permissions, besides what each agent itself demands of anonymous callers."""
-    THROTTLE_CLASSES: Sequence[str] = ()
-    """DRF throttles of all bindings."""
+    THROTTLE_CLASSES: Sequence[str] = ("a2a_django.throttling.CredentialThrottle",)
+    """DRF throttles of all bindings, asked before the tenant is known."""
     CARD_PERMISSION_CLASSES: Sequence[str] = ()
     """DRF permissions of the public agent card; empty leaves it open to all, as discovery expects."""
     TENANT_HEADER: str = "X-A2A-Tenant"
     """Header that names the tenant where neither path nor body does; empty turns it off."""
+
+    # --- how much; what a tenant's own row says goes before these
+    THROTTLE_RATE: str | None = None
+    """`"120/min"` (or s, hour, day): calls by one access token, user or anonymous address; None any number."""
+    TENANT_THROTTLE_RATE: str | None = None
+    """Calls within one tenant, by all its callers together."""
+    FAILURE_THROTTLE_RATE: str | None = "30/min"
+    """Calls from one address whose credentials may be wrong: then all its calls are refused for the rest of the time.
+
+    Each process counts by itself.
+    """
+    THROTTLE_CACHE: str = "default"
+    """Which of the site's CACHES counts calls; those of all processes only if it is shared, like Redis."""
+    NUM_PROXIES: int | None = None
+    """How many reverse proxies put the address before them into X-Forwarded-For.
+
+    None takes those for proxies that have private addresses, as nginx on this machine has. Wrong credentials from
+    addresses that are private themselves, or that no proxy has told, are not counted then.
+    """
+    RUNNING_TASKS: int | None = None
+    """How many tasks of one tenant, or of one user outside of tenants, may run or wait to run; None any number."""
+    OPEN_STREAMS: int | None = None
+    """How many streams of one tenant, or of one user outside of tenants, may be open in each process."""
 
     # --- secrets
     ENCRYPTION_KEYS: Sequence[str] = ()

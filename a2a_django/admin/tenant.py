@@ -43,6 +43,7 @@ class TenantAdmin(KeptByTasks):
     fieldsets = [
         (None, {"fields": ["slug", "name", "enabled", "created_at"]}),
         ("Who may call", {"fields": ["public", "agents"]}),
+        ("Limits", {"fields": ["requests_per_minute", "running_tasks", "open_streams", "max_body_bytes"]}),
         ("Retention", {"fields": ["task_retention", "event_retention"]}),
     ]
 

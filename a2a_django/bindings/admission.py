@@ -12,6 +12,7 @@ from django.db.models import Exists, OuterRef, Q
 from rest_framework.exceptions import AuthenticationFailed, NotAuthenticated
 from rest_framework.request import Request
 
+from a2a_django import throttling
 from a2a_django.models import AccessToken, Agent, Caller, Tenant, TenantMembership
 from a2a_django.models.agent import AnonymousAccess
 from a2a_django.protocol import errors, values
@@ -112,3 +113,24 @@ def check_tenant(request: Request, made: Caller) -> None:
     if made.tenant:
         raise no_tenant()
     raise errors.PermissionDeniedError("The access token is for a tenant, which the call has to name")
+
+
+def check_limits(made: Caller, size: int) -> None:
+    """Holds a call of `size` bytes to what its tenant may do; PayloadTooLargeError, Throttled."""
+    if made.tenant is None:
+        return
+    if size > (limit := max_body(made)):
+        raise too_large(limit)
+    throttling.TenantThrottle(made.tenant).check()
+
+
+def max_body(made: Caller | None) -> int:
+    """How many bytes the body of a call may have, as far as is known of the caller yet."""
+    site: int = a2a_settings.MAX_BODY_BYTES
+    own = made.tenant.max_body_bytes if made and made.tenant else None
+    return site if own is None else min(own, site)
+
+
+def too_large(limit: int) -> errors.PayloadTooLargeError:
+    """What a call with a larger body gets."""
+    return errors.PayloadTooLargeError(f"The request body is larger than {limit} bytes")

@@ -68,14 +68,15 @@ def caller(request: Request, found: Agent, tenant_slug: str, spoken: str | None 
     return made
 
 
-def within(request: Request, made: Caller, tenant_slug: str) -> Caller:
-    """`made`, in the tenant that the body names, as the site's hooks want it.
+def within(request: Request, made: Caller, tenant_slug: str, size: int) -> Caller:
+    """`made`, in the tenant that the body of `size` bytes names, as the site's hooks want it.
 
-    It must be the tenant that the call has named already, if any.
+    It must be the tenant that the call has named already, if any. The call counts for its limits.
     """
     if tenant_slug:
         _enter(made, _agreed(made.tenant.slug if made.tenant else "", tenant_slug))
     admission.check_tenant(request, made)
+    admission.check_limits(made, size)
     _build_context(request, made)
     return made
 

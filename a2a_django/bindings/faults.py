@@ -39,4 +39,6 @@ def as_a2a(error: Exception, what: str) -> errors.A2AError:
 def _of_drf(error: exceptions.APIException) -> errors.A2AError:
     anonymous = isinstance(error, exceptions.NotAuthenticated | exceptions.AuthenticationFailed)
     text = str(error.detail) if isinstance(error.detail, str) else None  # else it is made for DRF's own renderers
+    if isinstance(error, exceptions.Throttled):
+        return errors.TooManyRequestsError(text, wait=getattr(error, "wait", None))
     return errors.of_status(401 if anonymous else error.status_code, text)

@@ -19,7 +19,7 @@ from google.rpc import status_pb2
 
 from a2a_django.agents import card
 from a2a_django.bindings import caller as callers
-from a2a_django.bindings import cards, faults, sdk, views
+from a2a_django.bindings import cards, sdk, views
 from a2a_django.models import Caller
 from a2a_django.protocol import errors, versions, wire
 from a2a_django.settings import a2a_settings
@@ -40,8 +40,9 @@ class Call(views.A2AView):
         super().__init__()
         self.context, self.version, self.arrived = context, version, time.monotonic()
 
-    def identify(self, tenant: str) -> Caller:
+    def identify(self, tenant: str, size: int) -> Caller:
         """The caller of the agent that `tenant` names as `<agent>` or `<agent>/<tenant>`, else of the default one."""
+        self.size = size
         named = _TENANT.fullmatch(tenant)
         if named is None:
             raise errors.NotFoundError("There is no such agent: the tenant is <agent> or <agent>/<tenant>")
@@ -50,7 +51,7 @@ class Call(views.A2AView):
         self.initial(self.request, **self.kwargs)
         agent = callers.agent(named[1]) if named[1] else callers.default_agent()
         self.caller = callers.caller(self.request, agent, named[2] or "", self.version)
-        return callers.within(self.request, self.caller, "")
+        return self.enter(self.caller, "")
 
     def urls(self, caller: Caller) -> card.Urls:
         """Those of HTTP only if the settings tell them: a gRPC call doesn't come to the web's host."""
@@ -65,8 +66,8 @@ class Call(views.A2AView):
 
     def shown(self, error: Exception) -> errors.A2AError:
         """`error` as the client may see it; what HTTP puts into headers goes into trailing metadata."""
-        shown = faults.as_a2a(error, "A gRPC call")
-        self.context.set_trailing_metadata(_metadata(self.error_headers(error, shown)))
+        shown = super().shown(error)
+        self.context.set_trailing_metadata(_metadata(self.error_headers(shown)))
         return shown
 
 

@@ -70,7 +70,7 @@ class JsonRpc(A2AView):
         if method is None:
             raise errors.MethodNotFoundError(data={"method": call["method"][:100]})
         request = method.request(_params(call))
-        return method.call(self, callers.within(self.request, caller, getattr(request, "tenant", "")), request)
+        return method.call(self, self.enter(caller, getattr(request, "tenant", "")), request)
 
     def wrap(self, text: str) -> str:
         answer = self.method.answer(text) if self.method else text

@@ -75,7 +75,7 @@ class RestView(A2AView):
 
     def within(self, request: Proto) -> Proto:
         """`request`, which may name a tenant; nothing is done for the caller before."""
-        callers.within(self.request, self.caller, getattr(request, "tenant", ""))
+        self.enter(self.caller, getattr(request, "tenant", ""))
         return request
 
 

@@ -46,8 +46,8 @@ LONG = 20_000  # characters; to read so many takes longer than other calls shoul
 class Call(Protocol):
     """What the operations need to know of a call; in a ServerCallContext's state it stands as CALL."""
 
-    def identify(self, tenant: str) -> Caller:
-        """Who calls, in what the request's `tenant` names; in a thread of `database.requests`."""
+    def identify(self, tenant: str, size: int) -> Caller:
+        """Who calls by a request of `size` bytes, in what its `tenant` names; in a thread of `database.requests`."""
 
     def urls(self, caller: Caller) -> card.Urls:
         """Where the caller finds the agent."""
@@ -165,7 +165,7 @@ async def _events(
 def _start(operation: Operation[R], params: Any, call: Call, ear: Ear) -> R:
     """Authentication, checks and the operation, in one hop; the agent's part of the tenant ends here."""
     with _shown(call):
-        caller = call.identify(params.tenant)
+        caller = call.identify(params.tenant, params.ByteSize())
         params.tenant = caller.tenant.slug if caller.tenant else ""
         return operation(caller, wire.checked(params), ear)
 

@@ -1,6 +1,5 @@
 """The DRF view of all bindings: checks and database work in one go, waiting after the hand-over."""
 
-import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -18,10 +17,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from a2a_django import draining
+from a2a_django import draining, throttling
 from a2a_django.agents import card
+from a2a_django.bindings import admission, faults, handover
 from a2a_django.bindings import caller as callers
-from a2a_django.bindings import faults, handover
 from a2a_django.bindings.refusals import Restating
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
@@ -70,6 +69,7 @@ class A2AView(Restating, APIView):
     versioning_class = None
     metadata_class = None
     throttle_scope = "a2a"
+    size = 0  # bytes of the body, once it is read
     ear: Ear
     caller: Caller | None = None  # once it is known
     arrived: float | None = None  # by time.monotonic(), where that is known
@@ -93,6 +93,8 @@ class A2AView(Restating, APIView):
         return [throttle() for throttle in a2a_settings.load("THROTTLE_CLASSES")]
 
     def perform_authentication(self, request: Request) -> None:
+        if request.authenticators:
+            throttling.FailureThrottle().check(request)
         try:
             super().perform_authentication(request)
         except DataError as error:  # PostgreSQL won't even look for a name or a session with a NUL
@@ -101,25 +103,30 @@ class A2AView(Restating, APIView):
     def get_exception_handler(self) -> Callable[[Exception, Mapping[str, Any]], HttpResponse]:
         return self._show_exception
 
+    def shown(self, error: Exception) -> errors.A2AError:
+        """`error` as the client may see it; one more failure of its address if its credentials were wrong."""
+        if isinstance(error, exceptions.AuthenticationFailed):
+            throttling.FailureThrottle().note(self.request)
+        return faults.as_a2a(error, type(self).__name__)
+
     def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-        shown = faults.as_a2a(error, type(self).__name__)
+        shown = self.shown(error)
         response = self._response(self.error_text(shown), "application/json", self.error_status(shown))
-        for name, value in self.error_headers(error, shown).items():
+        for name, value in self.error_headers(shown).items():
             response[name] = value
         if isinstance(shown, errors.MethodNotAllowedError):
             response["Allow"] = ", ".join(self.allowed_methods)
         return response
 
-    def error_headers(self, error: Exception, shown: errors.A2AError) -> dict[str, str]:
+    def error_headers(self, shown: errors.A2AError) -> dict[str, str]:
         """What the client is told besides: how to authenticate, when to come again."""
         headers = {}
         if isinstance(shown, errors.UnauthenticatedError):
             headers["WWW-Authenticate"] = self._challenge()
         if isinstance(shown, errors.PermissionDeniedError) and (scope := (shown.data or {}).get("scope")):
             headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scope}"'
-        unavailable = isinstance(shown, errors.UnavailableError)
-        if wait := getattr(error, "wait", None) or (errors.RETRY_SECONDS if unavailable else None):
-            headers["Retry-After"] = str(math.ceil(wait))
+        if (seconds := errors.retry_after(shown)) is not None:
+            headers["Retry-After"] = str(seconds)
         return headers
 
     def _challenge(self) -> str:
@@ -208,12 +215,17 @@ class A2AView(Restating, APIView):
     # --- bodies
 
     def body(self) -> bytes:
-        """The raw body whatever its framing; PayloadTooLargeError beyond MAX_BODY_BYTES."""
-        limit = a2a_settings.MAX_BODY_BYTES
+        """The raw body whatever its framing; PayloadTooLargeError beyond what the site or the tenant takes."""
+        limit = admission.max_body(self.caller)
         raw: bytes = self.request._request.read(limit + 1)
-        if len(raw) > limit:
-            raise errors.PayloadTooLargeError(f"The request body is larger than {limit} bytes")
+        self.size = len(raw)
+        if self.size > limit:
+            raise admission.too_large(limit)
         return raw
+
+    def enter(self, caller: Caller, tenant: str) -> Caller:
+        """`caller`, in the tenant that the body names; nothing is done for it before."""
+        return callers.within(self.request, caller, tenant, self.size)
 
     def check_content_type(self) -> None:
         """ContentTypeNotSupportedError for a body that doesn't call itself JSON (A2A 11.1)."""

@@ -46,6 +46,30 @@ class Tenant(models.Model):
         validators=[MinValueValidator(0)],
         help_text="Seconds for which their events are kept; empty: A2A['EVENT_RETENTION'].",
     )
+    requests_per_minute = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Calls by all its callers together; empty: as A2A['TENANT_THROTTLE_RATE'] says.",
+    )
+    running_tasks = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Tasks that may run or wait to run at a time; empty: as A2A['RUNNING_TASKS'] says.",
+    )
+    open_streams = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Streams that may be open at a time in each web process; empty: as A2A['OPEN_STREAMS'] says.",
+    )
+    max_body_bytes = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Larger requests are refused; empty, or more than A2A['MAX_BODY_BYTES']: as that says.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

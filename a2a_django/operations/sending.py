@@ -21,7 +21,7 @@ from a2a_django.event_log import FencedError
 from a2a_django.models import Caller, Event, Scope, Task, Turn
 from a2a_django.models.event import Kind
 from a2a_django.models.turn import ENDED, TurnState
-from a2a_django.operations import idempotency, input_modes, push_configs
+from a2a_django.operations import idempotency, input_modes, push_configs, quotas
 from a2a_django.operations.idempotency import Stamp
 from a2a_django.operations.reading import history_length, visible_task
 from a2a_django.protocol import codec, errors
@@ -74,13 +74,17 @@ def rejoin(caller: Caller, request: SendMessageRequest, ear: Ear) -> Accepted:
     return _join(ear, history_length(request.configuration), turn, follow_up=bool(request.message.task_id))
 
 
+# The key is taken; or the first send has ended its task, or is itself what the quota is used up by.
+_MAY_BE_SENT = (IntegrityError, errors.UnsupportedOperationError, errors.TooManyRequestsError)
+
+
 def _once(store: Callable[[], Accepted], stamp: Stamp, join: Callable[[Turn], Accepted]) -> Accepted:
     """What `store` takes in, or what `join` makes of the first send: the constraint on the key decides races."""
     tries = 3  # the key may have been given free between our two statements
     while True:
         try:
             return store()
-        except (IntegrityError, errors.UnsupportedOperationError) as error:  # the latter: the task has ended since
+        except _MAY_BE_SENT as error:
             turn = idempotency.first_send(stamp)
             if turn is not None:
                 return join(turn)
@@ -105,6 +109,7 @@ def _join(ear: Ear, length: int | None, turn: Turn, *, follow_up: bool) -> Accep
 def _new_task(
     caller: Caller, request: SendMessageRequest, ear: Ear, length: int | None, stamp: Stamp | None
 ) -> Accepted:
+    quotas.check_running(caller, "")
     message, ids = request.message, _id_generator()
     message.context_id = message.context_id or ids.generate(IDGeneratorContext())
     message.task_id = ids.generate(IDGeneratorContext(context_id=message.context_id))
@@ -215,6 +220,8 @@ def _follow_up(
     if message.context_id and message.context_id != task.context_id:
         raise errors.invalid_params(("message.contextId", "is not the context of the task; leave it out or correct it"))
     message.context_id = task.context_id
+    if not task.terminal:  # else that is what the caller should hear
+        quotas.check_running(caller, task.pk)
     ear.listen(task.pk)
     with transaction.atomic():
         running = dispatch.in_process() and _take_parked(task)

@@ -13,7 +13,7 @@ from a2a_django.agents import activation, card
 from a2a_django.doorbell import Ear
 from a2a_django.models import Caller, Event, Scope, Task
 from a2a_django.models.event import Kind
-from a2a_django.operations import news
+from a2a_django.operations import news, quotas
 from a2a_django.operations.news import Item
 from a2a_django.operations.reading import visible_task
 from a2a_django.operations.sending import Accepted, accept, rejoin
@@ -144,6 +144,7 @@ def send_streaming_message(
     """
     caller.need(Scope.SEND)
     _check_streaming(caller)
+    quotas.open_stream(caller, ear)
     if last_event_id:
         first = rejoin(caller, request, ear)
         return _resumed(caller, Task.objects.get(pk=first.task_id), ear, last_event_id, first)
@@ -167,6 +168,7 @@ def subscribe_to_task(
     """The Task as it is and then its events until a terminal state; `last_event_id` resumes after that event."""
     caller.need(Scope.READ)
     _check_streaming(caller)
+    quotas.open_stream(caller, ear)
     ear.listen(request.id)  # first listen, then read: nothing falls in between
     task = visible_task(caller, request.id)
     if last_event_id:

@@ -1,5 +1,6 @@
 """The A2A errors and how each binding shows them: one table, one place (A2A 3.3.2, 5.4, 9.5, 11.6)."""
 
+import math
 from typing import Any, NamedTuple
 
 from a2a.utils.errors import (
@@ -52,6 +53,7 @@ __all__ = [
     "rendering",
     "rest_body",
     "restore",
+    "retry_after",
     "store",
 ]
 
@@ -87,15 +89,21 @@ class MethodNotAllowedError(A2AError):
 
 
 class PayloadTooLargeError(A2AError):
-    """The request body is over A2A["MAX_BODY_BYTES"]."""
+    """The request body is over A2A["MAX_BODY_BYTES"], or over what its tenant may send."""
 
     message = "The request body is too large"
 
 
 class TooManyRequestsError(A2AError):
-    """A throttle or quota is used up."""
+    """A throttle or quota is used up; the client is told to come again after `wait` seconds, where these are known."""
 
     message = "Too many requests"
+
+    def __init__(
+        self, message: str | None = None, data: dict[str, Any] | None = None, wait: float | None = None
+    ) -> None:
+        super().__init__(message, data)
+        self.wait = wait
 
 
 class UnavailableError(A2AError):
@@ -185,6 +193,14 @@ def _shown(field: str) -> str:
     return accidents.clean(field if len(field) <= MAX_FIELD else f"{field[: MAX_FIELD - 1]}…")
 
 
+def retry_after(error: A2AError) -> int | None:
+    """Seconds after which the client may ask again; None if that is no help, or nobody knows."""
+    if isinstance(error, UnavailableError):
+        return RETRY_SECONDS
+    wait = error.wait if isinstance(error, TooManyRequestsError) else None
+    return None if wait is None else max(math.ceil(wait), 1)
+
+
 def details(error: A2AError) -> list[dict[str, Any]]:
     """The typed details of `error`: an ErrorInfo, and a BadRequest or RetryInfo that says what the client may do."""
     data = dict(error.data or {})
@@ -199,8 +215,8 @@ def details(error: A2AError) -> list[dict[str, Any]]:
         "domain": DOMAIN,
         "metadata": {str(key): _text(value) for key, value in data.items()},
     }
-    if isinstance(error, UnavailableError):
-        return [info, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{RETRY_SECONDS}s"}]
+    if (seconds := retry_after(error)) is not None:
+        return [info, {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds}s"}]
     if not violations:
         return [info]
     return [info, {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]

@@ -502,6 +502,18 @@ def test_nobody_types_in_a_webhook(admin_client):
     assert PushConfig.objects.get().url == "https://hooks.example.com/in"
 
 
+@pytest.mark.parametrize("name", ["requests_per_minute", "running_tasks", "open_streams", "max_body_bytes"])
+def test_limits_of_a_tenant(admin_client, name):
+    """None, or at least one: who may nothing at all is turned off."""
+    url, tenant = reverse("admin:a2a_django_tenant_add"), {"slug": "acme", "name": "Acme"}
+    memberships = {"memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0}
+    for wrong in (0, -1, "x"):
+        response = admin_client.post(url, tenant | memberships | {name: wrong})
+        assert response.context["adminform"].errors.keys() == {name}
+    admin_client.post(url, tenant | memberships | {name: 7})
+    assert getattr(Tenant.objects.get(), name) == 7
+
+
 # --- tasks
 
 

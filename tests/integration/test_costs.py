@@ -115,6 +115,29 @@ def test_what_it_costs_to_be_somebody(site, binding, make_agent, make_user, make
     assert [cost(client) - free for client in clients] == [2, 2, 1]
 
 
+def test_what_limits_cost(make_client, make_tenant, statements, a2a):
+    """Nothing where there are none; of running tasks one statement for each send, and none for what only reads."""
+    client = make_client()
+    free, limited = client.within(make_tenant().slug), client.within(make_tenant("other", running_tasks=100).slug)
+    make_tenant("busy", requests_per_minute=10_000, open_streams=100, max_body_bytes=10_000)
+
+    def cost(call):
+        call()
+        return min(once(call) for _ in range(5))  # a reader may be rung twice
+
+    def once(call):
+        statements.count = 0
+        call()
+        return statements.count
+
+    sends = [cost(lambda one=one: one.task("task completed")) for one in (free, limited, client.within("busy"))]
+    assert sends == [sends[0], sends[0] + 1, sends[0]]
+    assert len({cost(one.list) for one in (free, limited, client.within("busy"))}) == 1
+    bare = cost(lambda: client.task("task completed"))
+    a2a(RUNNING_TASKS=100, AUTHENTICATION_CLASSES=[])
+    assert cost(lambda: client.task("task completed")) == bare + 1
+
+
 def test_a_list_costs_the_same_however_long_it_is(client, statements):
     counts = []
     for _ in range(2):

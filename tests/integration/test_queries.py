@@ -19,13 +19,14 @@ from django.test.utils import CaptureQueriesContext
 
 from a2a_django import operations
 from a2a_django.agents import retention
-from a2a_django.models import Artifact, Task
-from a2a_django.operations import news
+from a2a_django.models import Artifact, Task, Turn
+from a2a_django.models.turn import TurnState
+from a2a_django.operations import news, quotas
 
 TESTS = Path(__file__).parent.parent
 ON_POSTGRES = [
     *("integration/test_queries.py", "integration/test_event_log.py", "integration/test_races.py"),
-    *("integration/test_commits.py", "integration/test_retention.py"),
+    *("integration/test_commits.py", "integration/test_retention.py", "integration/test_quotas.py"),
     *("unit/test_database.py", "unit/test_statements.py"),
 ]
 on_postgres = pytest.mark.vendor("postgresql")
@@ -165,6 +166,17 @@ class TestIndexes:
             look = partial(news._look_at_one, news._Look("task-2", after, None))
             for plan in plans(look, "a2a_django_event")[1]:
                 assert_reads_by("a2a_event_sequence", "a2a_django_event", plan, in_order=False)
+
+    def test_tasks_that_run(self, caller, settings):
+        """Of all turns a tenth runs or waits, and only their tasks are looked at, each by its key."""
+        task = Task.objects.get(pk="task-1")
+        turn = Turn.objects.create(task=task, message=task.messages.get(), request="{}", state=TurnState.DONE)
+        state = "CASE WHEN n % 20 < 2 THEN 'queued' ELSE 'done' END"
+        multiply(turn, 10_000, task_id="'task-' || n", state=state)
+        settings.A2A = {**settings.A2A, "RUNNING_TASKS": 10_000}
+        _, [plan] = plans(lambda: quotas.check_running(caller, "task-1"), "a2a_django_turn")
+        assert_reads_by("a2a_turn_by_state", "a2a_django_turn", plan, in_order=False)
+        assert "Seq Scan" not in {node["Node Type"] for node in plan[1]}, plan[0]
 
     def test_history_and_artifacts_of_a_task(self, crowd, make_caller):
         agent, user, _ = crowd

@@ -13,8 +13,8 @@ import a2a_django
 ROOMS = [
     *("settings", "signals", "accidents", "encryption", "protocol", "draining", "models", "reencryption", "keys"),
     *("database", "statements", "doorbell", "webhooks", "entries", "snapshots", "batches", "chunks", "event_log"),
-    *("agents", "authentication", "operations", "bindings", "urls", "routing", "admin", "checks", "apps"),
-    *("management", "migrations", "__init__"),
+    *("agents", "authentication", "throttling", "operations", "bindings", "urls", "routing", "admin", "checks"),
+    *("limit_checks", "apps", "management", "migrations", "__init__"),
 ]
 
 
