@@ -24,6 +24,16 @@ def _file(pid: int) -> int:
     return os.open(Path(os.environ[FOLDER]) / f"{pid}.notes", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
 
+def count(name: str) -> int:
+    """How often this was called for `name`, by all processes."""
+    file = os.open(Path(os.environ[FOLDER]) / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        os.write(file, b".")
+        return os.fstat(file).st_size
+    finally:
+        os.close(file)
+
+
 class Run:
     """One call of an executor: notes when it starts, what it says and how it ends."""
 
