@@ -3,58 +3,75 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.acceptance.chaos import tenures
 from tests.acceptance.chaos.bystander import STALL
 from tests.acceptance.chaos.evidence import Evidence
-from tests.acceptance.chaos.faults import DEATH
+from tests.acceptance.chaos.faults import COLLAPSE
 from tests.acceptance.chaos.notes import Noted
 from tests.acceptance.chaos.plan import BUSY, LEASE_SECONDS
 from tests.acceptance.chaos.records import Event, Record, Turn
 from tests.acceptance.chaos.talks import CANCELED
+from tests.acceptance.chaos.tenures import Tenure
 
 MAX_ATTEMPTS = 3
 SOON = 2 * LEASE_SECONDS + 3  # seconds in which a loss is noticed by whom it concerns, on a busy machine
-HURTS = (DEATH, STALL, "kill", "kill_web", "freeze", "drop_connections", "lose_database")
-RETRY = "Retry"  # how a run ended that asked for another
-WHOLE = ("returned", RETRY, "RuntimeError")  # how runs end that nobody has stopped
+RETURNED, RETRY, RAISED, BROKEN_OFF = "returned", "Retry", "RuntimeError", "CancelledError"  # how a run ended
 FAILED = "TASK_STATE_FAILED"
 
 
-class Takeover(NamedTuple):
-    """A lease that was taken from who had it; times are those of the machine's monotonic clock."""
+@dataclass
+class Runs:
+    """The runs of one task, in the order of their starts, and the leases that they had."""
 
-    at: float
-    expiry: float
-    lease: str
-    owner: str  # processes
-    taker: str
+    record: Record
+    evidence: Evidence
+    all: Sequence[Noted]
+    tenures: Sequence[Tenure]
+
+    def of(self, turn: Turn) -> list[Noted]:
+        """Those of one turn."""
+        return [run for run in self.all if run.message == turn.message]
+
+    def lost(self, run: Noted) -> Tenure | None:
+        """The lease that a run has lost."""
+        tenure = tenures.tenure_of(run, self.tenures)
+        return tenure if tenure and tenure.lost else None
+
+    def ends(self, process: str, at: float) -> bool:
+        """Whether a process was about to end in order: it was asked to, or its Celery had given up."""
+        hits = (hit for hit in self.evidence.hits if hit.fault in ("stop", COLLAPSE) and hit.victim == process)
+        return any(hit.began <= at <= hit.ended for hit in hits)
 
 
 def check(record: Record, evidence: Evidence) -> Iterator[str]:
     """What does not hold of the runs of one task."""
-    runs = evidence.notes.of_task[record.task]
-    taken = list(takeovers(record, evidence))
+    runs = Runs(record, evidence, evidence.notes.of_task[record.task], tenures.tenures(record, evidence))
     for turn in record.turns:
-        own = [run for run in runs if run.message == turn.message]
-        yield from check_starts(turn, own, record)
-        yield from check_retries(turn, own, record, taken)
-    yield from check_returned(record, evidence)
-    yield from check_speech(record, evidence, taken)
-    yield from check_overlaps(runs, taken, evidence)
-    yield from check_takeovers(record, taken, evidence)
+        yield from check_attempts(turn, runs)
+        yield from check_retries(turn, runs)
+        if record.state != CANCELED:
+            yield from check_outcome(turn, runs)
+    yield from check_returned(runs)
+    yield from check_speech(runs)
+    yield from check_overlaps(runs)
+    yield from tenures.check(record, runs.tenures, evidence)
 
 
 # --- attempts
 
 
-def check_starts(turn: Turn, own: Sequence[Noted], record: Record) -> Iterator[str]:
-    """A turn is started no more often than it is claimed; a loss or a Retry spends an attempt, nothing else does."""
-    if len(own) > (claims := record.claims(turn)):
-        yield f"turn {turn.id} was started {len(own)} times, and claimed {claims} times"
-    asked = sum(run.how == RETRY for run in own)
-    lost = _losses(record)[str(turn.id)] if record.restartable else 0
+def check_attempts(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn is started once for a claim, and a loss or a Retry is what spends an attempt, nothing else."""
+    starts, claims = len(runs.of(turn)), runs.record.claims(turn)
+    asked = sum(run.how == RETRY for run in runs.of(turn))
+    lost = _losses(runs.record)[str(turn.id)] if runs.record.restartable else 0
+    back = sum(change.key == str(turn.id) for change in runs.record.changes if _gives_back(change))
+    if starts > claims or claims != turn.attempt + back or (starts > 1 + asked and not runs.record.restartable):
+        yield f"turn {turn.id} was started {starts} times, claimed {claims} times, and {back} attempts were given back"
     if turn.attempt > min(1 + asked + lost, MAX_ATTEMPTS):
         yield f"turn {turn.id} has had {turn.attempt} attempts, with {asked} retries and {lost} losses"
 
@@ -70,29 +87,29 @@ def _losses(record: Record) -> Counter[str]:
     return losses
 
 
-def check_returned(record: Record, evidence: Evidence) -> Iterator[str]:
-    """Only a process that ends in order gives an attempt back: one that is asked to, or whose Celery has given up."""
-    for change in record.changes:
-        if change.what == "turn attempt" and int(change.after) < int(change.before):
-            at = evidence.monotonic(change.at)
-            ends = [hit for hit in evidence.hits if hit.fault in ("stop", DEATH) and hit.victim == change.process]
-            if not any(hit.began - (SOON if hit.fault == DEATH else 0) <= at <= hit.ended for hit in ends):
-                yield f"{change.process} gave back an attempt at turn {change.key}, and was not to end"
+def _gives_back(change: Any) -> bool:
+    return change.what == "turn attempt" and int(change.after) < int(change.before)
 
 
-def check_retries(turn: Turn, own: Sequence[Noted], record: Record, taken: Sequence[Takeover]) -> Iterator[str]:
-    """A turn whose executor asked for another attempt had it, or had no more; then the client is told."""
-    told = _told(turn, record)
-    out_of_attempts = turn.attempt == MAX_ATTEMPTS and own and own[-1].how == RETRY
-    if told.get("retryable") and not (out_of_attempts and told["reason"] == BUSY):
+def check_returned(runs: Runs) -> Iterator[str]:
+    """Only a process that ends in order gives an attempt back."""
+    for change in filter(_gives_back, runs.record.changes):
+        if not runs.ends(change.process, runs.evidence.monotonic(change.at)):
+            yield f"{change.process} gave back an attempt at turn {change.key}, and was not to end"
+
+
+def check_retries(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn that has no more attempts for its executor's Retry tells the client so."""
+    told, own = _told(turn, runs.record), runs.of(turn)
+    spent = turn.attempt == MAX_ATTEMPTS and own and own[-1].how == RETRY
+    if told.get("retryable") and not (spent and told["reason"] == BUSY):
         yield f"turn {turn.id} ended with {told} after {turn.attempt} attempts: {own}"
-    ended_it = own and own[-1].how == RETRY and record.state != CANCELED
-    if ended_it and not told.get("retryable") and not any(one.at >= own[-1].started for one in taken):
-        yield f"turn {turn.id} asked for another attempt, and ended {turn.state} after {turn.attempt}: {told}"
+    if spent and runs.record.state != CANCELED and not runs.lost(own[-1]) and not told.get("retryable"):
+        yield f"turn {turn.id} had no more attempts, and ended with {told}"
 
 
 def _told(turn: Turn, record: Record) -> dict[str, Any]:
-    """What the end of a turn says besides."""
+    """What the end of a turn that failed says besides."""
     if turn.answer:
         return turn.answer["data"] or {}
     last = record.events[-1] if record.events else None
@@ -101,13 +118,24 @@ def _told(turn: Turn, record: Record) -> dict[str, Any]:
     return json.loads(last.body)["statusUpdate"]["status"].get("message", {}).get("metadata", {})
 
 
+def check_outcome(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn fails only if its executor does, its process does, or it has no more attempts."""
+    own = runs.of(turn)
+    if turn.state != "failed" or not own or runs.lost(own[-1]):
+        return
+    last, again = own[-1], turn.attempt < MAX_ATTEMPTS
+    stopped = last.how == BROKEN_OFF and not runs.record.restartable and runs.ends(last.process, last.ended or 0)
+    if not (last.how == RAISED or (last.how == RETRY and not again) or stopped):
+        yield f"turn {turn.id} failed after {turn.attempt} attempts: {last}"
+
+
 # --- what was said
 
 
-def check_speech(record: Record, evidence: Evidence, taken: Sequence[Takeover]) -> Iterator[str]:
+def check_speech(runs: Runs) -> Iterator[str]:
     """What a run said stands in the log in order and without holes, and never after what a later run said."""
-    signed = list(_signatures(record.events))
-    blocks = [evidence.notes.runs[run] for run, _ in groupby(signed, key=lambda signature: signature[0])]
+    signed, known = list(_signatures(runs.record.events)), runs.evidence.notes.runs
+    blocks = [known[run] for run, _ in groupby(signed, key=lambda signature: signature[0])]
     for earlier, later in pairwise(blocks):
         if earlier.started >= later.started:
             yield f"a late write landed: the log has run {later.run} after run {earlier.run}, which began later"
@@ -115,26 +143,22 @@ def check_speech(record: Record, evidence: Evidence, taken: Sequence[Takeover]) 
         heard = [number for name, number in signed if name == run.run and number]
         if heard != list(range(1, len(heard) + 1)):
             yield f"the log has {heard} of run {run.run}"
-        if run.task != record.task:
+        if run.task != runs.record.task:
             yield f"the log has run {run.run}, which is of task {run.task}"
-    if record.state != CANCELED:
-        yield from check_whole(record, evidence.notes.of_task[record.task], signed, taken)
+    if runs.record.state != CANCELED:
+        yield from check_whole(runs, dict(signed))
 
 
-def check_whole(
-    record: Record, runs: Sequence[Noted], signed: Sequence[tuple[str, int]], taken: Sequence[Takeover]
-) -> Iterator[str]:
-    """A turn is done when all that one run of it said is there; so is what a run said that ended and lost nothing."""
-    whole = [run for run in runs if run.said == max((number for name, number in signed if name == run.run), default=0)]
-    for turn in record.turns:
-        own = [run for run in runs if run.message == turn.message]
-        if turn.state == "done" and own and not any(run.how == "returned" for run in own if run in whole):
+def check_whole(runs: Runs, heard: dict[str, int]) -> Iterator[str]:
+    """All is there that a run said which came to its end and lost nothing; a turn that is done has such a one."""
+    whole = [run for run in runs.all if run.said == heard.get(run.run, 0)]
+    for turn in runs.record.turns:
+        own = runs.of(turn)
+        if turn.state == "done" and own and not any(run.how == RETURNED for run in own if run in whole):
             yield f"turn {turn.id} is done, but the log has no run of it whole: {own}"
-    for run, following in zip(runs, [*runs[1:], None], strict=True):
-        until = following.started if following else float("inf")
-        lost = any(run.started <= one.at <= until for one in taken)
-        if run.how in WHOLE and run not in whole and not lost:
-            yield f"run {run.run} ended by itself ({run.how}), and not all {run.said} that it said is in the log"
+    for run in runs.all:
+        if run.how in (RETURNED, RETRY, RAISED) and run not in whole and not runs.lost(run):
+            yield f"run {run.run} came to its end, but not all {run.said} that it said are in the log"
 
 
 def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
@@ -150,37 +174,16 @@ def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
 # --- who may run
 
 
-def takeovers(record: Record, evidence: Evidence) -> Iterator[Takeover]:
-    """The leases that were taken from whom had let them expire."""
-    leases = [change for change in record.changes if change.what == "task lease"]
-    for before, change in pairwise(leases):
-        if change.before and change.after and change.until is not None:
-            at, expiry = evidence.monotonic(change.at), evidence.monotonic(change.until)
-            yield Takeover(at, expiry, change.before, before.process, change.process)
-
-
-def check_overlaps(runs: Sequence[Noted], taken: Sequence[Takeover], evidence: Evidence) -> Iterator[str]:
+def check_overlaps(runs: Runs) -> Iterator[str]:
     """A run goes on beside a later one only where it has lost the lease, and then not for long."""
-    for earlier, later in pairwise(runs):
+    for earlier, later in pairwise(runs.all):
         if earlier.ended is None or earlier.ended <= later.started:
             continue
-        lost = next((one for one in taken if earlier.started <= one.at <= later.started), None)
-        if lost is None:
+        lost = runs.lost(earlier)
+        if lost is None or lost.ended > later.started:
             yield f"run {later.run} began while run {earlier.run} had the lease"
             continue
-        rests = [hit for hit in evidence.hits if hit.fault in ("freeze", STALL) and hit.victim in ("all", lost.owner)]
-        woke = max([lost.at, *(hit.ended for hit in rests if hit.began <= lost.at + SOON)])
-        if earlier.ended > woke + SOON:
-            yield f"run {earlier.run} went on for {earlier.ended - lost.at:.1f} s after it had lost the lease"
-
-
-def check_takeovers(record: Record, taken: Sequence[Takeover], evidence: Evidence) -> Iterator[str]:
-    """Only what a fault has kept from renewing its lease is taken away, and not before it has expired (CASES 55)."""
-    hurts = (*HURTS, "stop") if record.blocking else HURTS  # an executor that can't be stopped keeps its lease
-    for one in taken:
-        if one.at < one.expiry:
-            yield f"{one.taker} took the lease {one.lease} of {one.owner} {one.expiry - one.at:.2f} s too early"
-        victims = ("all", "database", one.owner, "web" if one.owner.startswith(("daphne", "uvicorn")) else "")
-        hurt = [hit for hit in evidence.hits if hit.fault in hurts and hit.victim in victims]
-        if not any(hit.began <= one.expiry and hit.ended >= one.expiry - LEASE_SECONDS for hit in hurt):
-            yield f"{one.taker} took the lease {one.lease} of {one.owner}, which was not hurt"
+        rests = [hit for hit in runs.evidence.hits if hit.fault in ("freeze", STALL)]
+        woke = [hit.ended for hit in rests if hit.victim in ("all", lost.owner) and hit.began <= lost.ended + SOON]
+        if earlier.ended > max([lost.ended, *woke]) + SOON:
+            yield f"run {earlier.run} went on for {earlier.ended - lost.ended:.1f} s after it had lost the lease"

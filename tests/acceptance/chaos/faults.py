@@ -1,12 +1,14 @@
 """The faults, done to the processes and services of a site as the plan says; and what was done, for the story."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from random import Random
 from typing import NamedTuple
 
@@ -23,7 +25,8 @@ DUPLICATES = 10  # jobs of one strike
 RECENT = 50  # turns of which they are
 DEATH = "death"  # of a process that nobody has killed
 ENDING = 15.0  # seconds within which a process ends that is asked to
-UNRECOVERABLE = "Unrecoverable error: .*hostname"  # kombu has lost its Redis at a bad moment, and ends the worker
+COLLAPSE = "collapse"  # of a worker whose kombu has lost its Redis at a bad moment: it ends, in order
+UNRECOVERABLE = r"\[(.+),(\d+): CRITICAL/MainProcess\] Unrecoverable error: .*hostname"
 
 
 class Hit(NamedTuple):
@@ -69,10 +72,19 @@ class Faults:
             if not self._bearing[name].locked() and not process.alive:
                 await self.strike(Strike(0, DEATH, name, 0.01, 0))
 
-    async def _death(self, strike: Strike) -> None:
+    async def _death(self, strike: Strike) -> bool:
         process = self._processes[strike.victim]
-        self.wrong += [] if process.said(UNRECOVERABLE) else [f"{strike.victim} has died"]
+        collapsed = process.said(UNRECOVERABLE)
+        self.wrong += [] if collapsed else [f"{strike.victim} has died"]
         await asyncio.to_thread(process.restart)
+        return not collapsed
+
+    def collapses(self, monotonic: Callable[[float], float]) -> Iterator[Hit]:
+        """Those that the workers' logs tell of; `monotonic` is the evidence's."""
+        for worker in self._site.workers:
+            for moment, milliseconds in re.findall(UNRECOVERABLE, worker.log.read_text(errors="replace")):
+                at = datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() + int(milliseconds) / 1000
+                yield Hit(monotonic(at), monotonic(at) + ENDING, COLLAPSE, worker.name)
 
     async def _kill(self, strike: Strike) -> None:
         process = self._processes[strike.victim]

@@ -239,6 +239,8 @@ class Chaos:
             hits=[*self.faults.hits, *self.bystander.stalls],
             clock=self.bystander.clock,
         )
+        with self._reporting("The workers' logs"):
+            found.hits += self.faults.collapses(found.monotonic)
         self.violations += map(Violation, self.faults.wrong)
         for check in (checks.check, self._folds):
             with self._reporting("A check"):
