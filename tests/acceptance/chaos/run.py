@@ -240,7 +240,7 @@ class Chaos:
             clock=self.bystander.clock,
         )
         with self._reporting("The workers' logs"):
-            found.hits += self.faults.collapses(found.monotonic)
+            found.hits.extend(self.faults.collapses(found.monotonic))
         self.violations += map(Violation, self.faults.wrong)
         for check in (checks.check, self._folds):
             with self._reporting("A check"):
