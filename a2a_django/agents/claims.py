@@ -24,6 +24,7 @@ from a2a_django.batches import Writer
 from a2a_django.models import Task, Turn
 from a2a_django.models.turn import ENDED, TurnState
 from a2a_django.protocol import codec, versions
+from a2a_django.protocol.states import TaskState
 from a2a_django.settings import a2a_settings
 from a2a_django.statements import Select, Update
 
@@ -106,9 +107,15 @@ def claim(turn_id: int) -> Claim | None:
         restartable=restartable,
         timeout=timeout,
         available=frozenset(context.get("available", ())),
-        current_task=current_task(task, before=key) if task.visible else None,
+        current_task=_spoken_of(task, current_task(task, before=key)) if task.visible else None,
         related_tasks=related_tasks(task, asked),
     )
+
+
+def _spoken_of(task: Task, found: ProtoTask) -> ProtoTask | None:
+    """`found`, or None if it only is what a caller got who did not wait: the executor may still answer by a Message."""
+    said = task.last_sequence > 1 or task.state != TaskState.SUBMITTED
+    return found if said or found.history or found.artifacts or found.metadata else None
 
 
 def start(turn_id: int, sequence: int) -> bool:

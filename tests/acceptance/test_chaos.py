@@ -2,7 +2,7 @@
 
 from random import SystemRandom
 
-from tests.acceptance.chaos import run
+from tests.acceptance.chaos import plan, run
 from tests.acceptance.test_failures import services
 
 SECONDS = 24
@@ -14,3 +14,7 @@ def test_nothing_is_lost_or_doubled_under_faults(tmp_path):
     report = run.run(tmp_path, SystemRandom().randrange(10**6), SECONDS)
     print(report)
     assert not report.violations, "\n\n".join([*report.violations[:5], str(report)])
+
+
+def test_a_seed_does_the_same_again():
+    assert plan.make(7, SECONDS) == plan.make(7, SECONDS) != plan.make(8, SECONDS)

@@ -168,10 +168,10 @@ def test_many_follow_ups_at_once(client):
 # --- CASES 53: the same job twice
 
 
-def queued_turn(client, a2a):
+def queued_turn(client, a2a, script="task artifact:a:b completed"):
     """A turn that was handed to a broker which isn't there."""
     a2a(EXECUTION="celery", IMMEDIATE_WAIT=0.01)
-    client.task("task artifact:a:b completed", returnImmediately=True)
+    client.task(script, returnImmediately=True)
     a2a(EXECUTION="inprocess")
     return Turn.objects.get(state="queued")
 
@@ -182,6 +182,16 @@ def test_a_broker_that_is_away_loses_nothing(client, a2a, no_broker, eventually)
 
     dispatch.run_turn(turn.pk)
     assert state(client.get(turn.task_id)) == "COMPLETED"
+
+
+def test_a_message_for_a_task_that_was_shown_before_its_turn_began(client, a2a, no_broker):
+    """Whoever did not want to wait got a Task of the server's; that doesn't forbid the executor its Message."""
+    turn = queued_turn(client, a2a, "message:hello")
+    assert state(client.get(turn.task_id)) == "SUBMITTED"
+
+    dispatch.run_turn(turn.pk)
+    task = client.get(turn.task_id)
+    assert (state(task), task["status"]["message"]["parts"]) == ("COMPLETED", [{"text": "hello"}])
 
 
 def test_a_job_that_comes_twice_runs_once(client, a2a, no_broker):

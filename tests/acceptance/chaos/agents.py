@@ -7,9 +7,11 @@ from typing import Any
 from a2a.server.agent_execution import RequestContext
 from a2a.server.events import EventQueue
 
-from a2a_django import executor, inbox
+from a2a_django import Retry, executor, inbox
 from tests.acceptance.agents import Script, Steps
+from tests.acceptance.chaos import notes
 from tests.acceptance.chaos.notes import Run
+from tests.acceptance.chaos.plan import BUSY
 
 
 class Signed(EventQueue):
@@ -47,6 +49,11 @@ class ChaosSteps(Steps):
             async for _message in inbox(self.context):
                 break
         await self.updater.start_work()
+
+    async def do_retry(self, times: str) -> None:
+        """Asks to be run again; after so many times no more."""
+        if notes.count(f"{self.context.message.message_id}.retries") <= int(times):
+            raise Retry(after=0.3, reason=BUSY)
 
 
 @executor("chaos")

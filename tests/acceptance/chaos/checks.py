@@ -2,14 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.acceptance import folding
 from tests.acceptance.chaos import executions
 from tests.acceptance.chaos.doors import Item
 from tests.acceptance.chaos.evidence import Evidence, Violation
-from tests.acceptance.chaos.plan import AUTH, INPUT
+from tests.acceptance.chaos.faults import Hit
+from tests.acceptance.chaos.plan import AUTH, INPUT, STREAM_BYTES, STREAM_SECONDS
 from tests.acceptance.chaos.records import Record, Turn
 from tests.acceptance.chaos.talks import CANCELED, TERMINAL, Cancel, Conversation, Reading, Sending
 
@@ -24,7 +25,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
         yield from (Violation(what, record.task) for what in found)
     turns = Counter(turn.message for record in evidence.records.values() for turn in record.turns)
     for conversation in evidence.conversations:
-        for what in check_conversation(conversation, evidence.records, turns):
+        for what in check_conversation(conversation, evidence.records, turns, evidence.hits):
             yield Violation(what, conversation.task, conversation)
     for cancel in (one for one in evidence.cancels if one.task in evidence.records):
         yield from (Violation(what, cancel.task) for what in check_cancel(cancel, evidence.records[cancel.task]))
@@ -61,15 +62,16 @@ def check_turns(record: Record) -> Iterator[str]:
     for turn in record.turns:
         if turn.state not in ENDED:
             yield f"turn {turn.id} is {turn.state}"
-        changes = [change for change in record.changes if (change.what, change.key) == ("turn state", str(turn.id))]
-        if wrong := [(one.before, one.after) for one in changes if (one.before, one.after) not in STEPS]:
+        if wrong := [step for step in record.states(turn) if step not in STEPS]:
             yield f"turn {turn.id} went from state to state as it must not: {wrong}"
 
 
 # --- clients
 
 
-def check_conversation(conversation: Conversation, records: dict[str, Record], turns: Counter[str]) -> Iterator[str]:
+def check_conversation(
+    conversation: Conversation, records: dict[str, Record], turns: Counter[str], hits: Sequence[Hit]
+) -> Iterator[str]:
     """Each message was accepted once or refused, and each reader has read what there was."""
     yield from conversation.wrong
     for sending in conversation.sendings:
@@ -78,7 +80,9 @@ def check_conversation(conversation: Conversation, records: dict[str, Record], t
     if record is None and conversation.task:
         yield f"task {conversation.task} has been told of and is not there"
     for reading in conversation.readings if record else ():
-        yield from check_reading(reading, record, record.last_sequence)
+        yield from check_reading(reading, record, {record.last_sequence})
+    for reading in (*conversation.readings, *(sending.reading for sending in conversation.sendings)):
+        yield from check_cuts(reading, hits)
 
 
 def _record_of(sending: Sending, records: dict[str, Record]) -> Record | None:
@@ -99,7 +103,7 @@ def check_sending(sending: Sending, record: Record | None, turns: int) -> Iterat
     if sending.failed and not (turn.answer and not record.visible):
         yield f"message {sending.message} was answered with an error"
     yield from check_answers(sending, record, turn)
-    yield from check_reading(sending.reading, record, _end_of(turn, record))
+    yield from check_reading(sending.reading, record, _ends_of(turn, record))
 
 
 def check_answers(sending: Sending, record: Record, turn: Turn) -> Iterator[str]:
@@ -126,13 +130,25 @@ def _moment(status: dict[str, Any]) -> tuple[str, str]:
     return status["state"], status["timestamp"]
 
 
-def _end_of(turn: Turn, record: Record) -> int:
-    """The last event of a turn's stream."""
-    terminal = record.last_sequence if record.state in TERMINAL else None
-    return turn.end_sequence if turn.end_sequence is not None else terminal or 0
+def _ends_of(turn: Turn, record: Record) -> set[int]:
+    """Where a turn's stream may end: at its last event, and at a question that a run has asked that was lost then."""
+    terminal = record.last_sequence if record.state in TERMINAL else 0
+    end = turn.end_sequence if turn.end_sequence is not None else terminal
+    asked = [event.sequence for event in record.events if event.state == INPUT and event.sequence < end]
+    return {end, *(asked if record.claims(turn) > 1 else ())}
 
 
-def check_reading(reading: Reading, record: Record, end: int) -> Iterator[str]:
+def check_cuts(reading: Reading, hits: Sequence[Hit]) -> Iterator[str]:
+    """A stream is closed before its end only by a server that stops, or when it has lasted long or sent much."""
+    stops = [hit for hit in hits if hit.fault == "stop_web"]
+    for cut in reading.cuts:
+        stopped = any(hit.began <= cut.at <= hit.ended + 1 for hit in stops)
+        # The server also counts what an event's data stands in.
+        if not (stopped or cut.seconds > 0.9 * STREAM_SECONDS or cut.size > STREAM_BYTES / 2):
+            yield f"{reading.who} saw the stream end early: {cut}"
+
+
+def check_reading(reading: Reading, record: Record, ends: set[int]) -> Iterator[str]:
     """k+1..n in order, byte for byte, up to the end if the stream has ended; k is 0 or where it began."""
     first = reading.opening.sequence if reading.opening else 0
     sequences = [item.sequence for item in reading.items]
@@ -142,8 +158,8 @@ def check_reading(reading: Reading, record: Record, end: int) -> Iterator[str]:
     bodies = [event.body for event in record.events]
     if [item.text for item in reading.items] != bodies[first : first + len(sequences)]:
         yield f"{reading.who} saw other events than the log has"
-    if reading.closed and reading.last is not None and reading.last != max(end, first):
-        yield f"{reading.who} saw the stream end after {reading.last}, but {end} is the end"
+    if reading.closed and reading.last is not None and reading.last not in {max(end, first) for end in ends}:
+        yield f"{reading.who} saw the stream end after {reading.last}, but {ends} is the end"
     if reading.opening and not _is_of(reading.opening, bodies[:first]):
         yield f"{reading.who} began with a Task that is not what the log says at {first}: {reading.opening.text}"
 

@@ -18,7 +18,7 @@ class Evidence:
     notes: Notes
     conversations: Sequence[Conversation]
     cancels: Sequence[Cancel]
-    hits: Sequence[Hit]
+    hits: list[Hit]
     clock: Sequence[tuple[float, float]]  # what both said, again and again: the wall clock is set now and then
 
     def monotonic(self, at: float) -> float:

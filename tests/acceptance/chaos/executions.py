@@ -1,45 +1,141 @@
 """What must hold of the executors' runs: what they noted themselves against what the log has of them."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Any
 
+from tests.acceptance.chaos import tenures
+from tests.acceptance.chaos.bystander import STALL
 from tests.acceptance.chaos.evidence import Evidence
+from tests.acceptance.chaos.faults import COLLAPSE
 from tests.acceptance.chaos.notes import Noted
-from tests.acceptance.chaos.plan import LEASE_SECONDS
-from tests.acceptance.chaos.records import Change, Event, Record
+from tests.acceptance.chaos.plan import BUSY, LEASE_SECONDS
+from tests.acceptance.chaos.records import Event, Record, Turn
 from tests.acceptance.chaos.talks import CANCELED
+from tests.acceptance.chaos.tenures import Tenure
 
 MAX_ATTEMPTS = 3
 SOON = 2 * LEASE_SECONDS + 3  # seconds in which a loss is noticed by whom it concerns, on a busy machine
-HURTS = ("death", "kill", "kill_web", "freeze", "drop_connections", "lose_database")
+RETURNED, RETRY, RAISED, BROKEN_OFF = "returned", "Retry", "RuntimeError", "CancelledError"  # how a run ended
+FAILED = "TASK_STATE_FAILED"
+
+
+@dataclass
+class Runs:
+    """The runs of one task, in the order of their starts, and the leases that they had."""
+
+    record: Record
+    evidence: Evidence
+    all: Sequence[Noted]
+    tenures: Sequence[Tenure]
+
+    def of(self, turn: Turn) -> list[Noted]:
+        """Those of one turn."""
+        return [run for run in self.all if run.message == turn.message]
+
+    def lost(self, run: Noted) -> Tenure | None:
+        """The lease that a run has lost."""
+        tenure = tenures.tenure_of(run, self.tenures)
+        return tenure if tenure and tenure.lost else None
+
+    def ends(self, process: str, at: float) -> bool:
+        """Whether a process was about to end in order: it was asked to, or its Celery had given up."""
+        hits = (hit for hit in self.evidence.hits if hit.fault in ("stop", COLLAPSE) and hit.victim == process)
+        return any(hit.began <= at <= hit.ended for hit in hits)
 
 
 def check(record: Record, evidence: Evidence) -> Iterator[str]:
     """What does not hold of the runs of one task."""
-    runs = evidence.notes.of_task[record.task]
-    yield from check_starts(record, runs)
-    yield from check_speech(record, evidence)
-    taken = list(takeovers(record, evidence))
-    yield from check_overlaps(runs, [at for at, _, _ in taken], evidence)
-    yield from check_takeovers(taken, evidence)
-
-
-def check_starts(record: Record, runs: Sequence[Noted]) -> Iterator[str]:
-    """A turn is started no more often than it is claimed, and than its agent allows."""
+    runs = Runs(record, evidence, evidence.notes.of_task[record.task], tenures.tenures(record, evidence))
     for turn in record.turns:
-        starts = len([run for run in runs if run.message == turn.message])
-        if starts > min(turn.attempt, MAX_ATTEMPTS if record.restartable else 1):
-            yield f"turn {turn.id} was started {starts} times, and claimed {turn.attempt} times"
+        yield from check_attempts(turn, runs)
+        yield from check_retries(turn, runs)
+        if record.state != CANCELED:
+            yield from check_outcome(turn, runs)
+    yield from check_returned(runs)
+    yield from check_speech(runs)
+    yield from check_overlaps(runs)
+    yield from tenures.check(record, runs.tenures, evidence)
+
+
+# --- attempts
+
+
+def check_attempts(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn is started once for a claim, and a loss or a Retry is what spends an attempt, nothing else."""
+    starts, claims = len(runs.of(turn)), runs.record.claims(turn)
+    asked = sum(run.how == RETRY for run in runs.of(turn))
+    lost = _losses(runs.record)[str(turn.id)] if runs.record.restartable else 0
+    back = sum(change.key == str(turn.id) for change in runs.record.changes if _gives_back(change))
+    if starts > claims or claims != turn.attempt + back or (starts > 1 + asked and not runs.record.restartable):
+        yield f"turn {turn.id} was started {starts} times, claimed {claims} times, and {back} attempts were given back"
+    if turn.attempt > min(1 + asked + lost, MAX_ATTEMPTS):
+        yield f"turn {turn.id} has had {turn.attempt} attempts, with {asked} retries and {lost} losses"
+
+
+def _losses(record: Record) -> Counter[str]:
+    """How often each turn ran when its task's lease was taken away."""
+    running, losses = set(), Counter[str]()
+    for change in record.changes:
+        if change.what == "turn state":
+            (running.add if change.after == "running" else running.discard)(change.key)
+        elif change.what == "task lease" and change.before and change.after:
+            losses.update(running)
+    return losses
+
+
+def _gives_back(change: Any) -> bool:
+    return change.what == "turn attempt" and int(change.after) < int(change.before)
+
+
+def check_returned(runs: Runs) -> Iterator[str]:
+    """Only a process that ends in order gives an attempt back."""
+    for change in filter(_gives_back, runs.record.changes):
+        if not runs.ends(change.process, runs.evidence.monotonic(change.at)):
+            yield f"{change.process} gave back an attempt at turn {change.key}, and was not to end"
+
+
+def check_retries(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn that has no more attempts for its executor's Retry tells the client so."""
+    told, own = _told(turn, runs.record), runs.of(turn)
+    spent = turn.attempt == MAX_ATTEMPTS and own and own[-1].how == RETRY
+    if told.get("retryable") and not (spent and told["reason"] == BUSY):
+        yield f"turn {turn.id} ended with {told} after {turn.attempt} attempts: {own}"
+    if spent and runs.record.state != CANCELED and not runs.lost(own[-1]) and not told.get("retryable"):
+        yield f"turn {turn.id} had no more attempts, and ended with {told}"
+
+
+def _told(turn: Turn, record: Record) -> dict[str, Any]:
+    """What the end of a turn that failed says besides."""
+    if turn.answer:
+        return turn.answer["data"] or {}
+    last = record.events[-1] if record.events else None
+    if last is None or last.state != FAILED:
+        return {}
+    return json.loads(last.body)["statusUpdate"]["status"].get("message", {}).get("metadata", {})
+
+
+def check_outcome(turn: Turn, runs: Runs) -> Iterator[str]:
+    """A turn fails only if its executor does, its process does, or it has no more attempts."""
+    own = runs.of(turn)
+    if turn.state != "failed" or not own or runs.lost(own[-1]):
+        return
+    last, again = own[-1], turn.attempt < MAX_ATTEMPTS
+    stopped = last.how == BROKEN_OFF and not runs.record.restartable and runs.ends(last.process, last.ended or 0)
+    if not (last.how == RAISED or (last.how == RETRY and not again) or stopped):
+        yield f"turn {turn.id} failed after {turn.attempt} attempts: {last}"
 
 
 # --- what was said
 
 
-def check_speech(record: Record, evidence: Evidence) -> Iterator[str]:
+def check_speech(runs: Runs) -> Iterator[str]:
     """What a run said stands in the log in order and without holes, and never after what a later run said."""
-    signed = list(_signatures(record.events))
-    blocks = [evidence.notes.runs[run] for run, _ in groupby(signed, key=lambda signature: signature[0])]
+    signed, known = list(_signatures(runs.record.events)), runs.evidence.notes.runs
+    blocks = [known[run] for run, _ in groupby(signed, key=lambda signature: signature[0])]
     for earlier, later in pairwise(blocks):
         if earlier.started >= later.started:
             yield f"a late write landed: the log has run {later.run} after run {earlier.run}, which began later"
@@ -47,56 +143,47 @@ def check_speech(record: Record, evidence: Evidence) -> Iterator[str]:
         heard = [number for name, number in signed if name == run.run and number]
         if heard != list(range(1, len(heard) + 1)):
             yield f"the log has {heard} of run {run.run}"
-        if run.task != record.task:
+        if run.task != runs.record.task:
             yield f"the log has run {run.run}, which is of task {run.task}"
-    for turn in record.turns if record.state != CANCELED else ():
-        runs = [run for run in evidence.notes.of_task[record.task] if run.message == turn.message]
-        if turn.state == "done" and runs and not any(_is_whole(run, signed) for run in runs):
-            yield f"turn {turn.id} is done, but the log has no run of it whole: {runs}"
+    if runs.record.state != CANCELED:
+        yield from check_whole(runs, dict(signed))
 
 
-def _is_whole(run: Noted, signed: Sequence[tuple[str, int]]) -> bool:
-    """Whether a run came to its end, and all that it said is there."""
-    return run.how == "returned" and run.said == max((number for name, number in signed if name == run.run), default=0)
+def check_whole(runs: Runs, heard: dict[str, int]) -> Iterator[str]:
+    """All is there that a run said which came to its end and lost nothing; a turn that is done has such a one."""
+    whole = [run for run in runs.all if run.said == heard.get(run.run, 0)]
+    for turn in runs.record.turns:
+        own = runs.of(turn)
+        if turn.state == "done" and own and not any(run.how == RETURNED for run in own if run in whole):
+            yield f"turn {turn.id} is done, but the log has no run of it whole: {own}"
+    for run in runs.all:
+        if run.how in (RETURNED, RETRY, RAISED) and run not in whole and not runs.lost(run):
+            yield f"run {run.run} came to its end, but not all {run.said} that it said are in the log"
 
 
 def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
     """Run and number of all that executors said; a Task has the number 0, the server's own events have none."""
     for event in events:
         ((_, data),) = json.loads(event.body).items()
-        if "run" in (signature := data.get("metadata", {})):
-            yield signature["run"], int(signature["number"])
+        # A Message that comes when a waiting call has made the task visible stands in the status that completes it.
+        for said in (data, data.get("status", {}).get("message", {})):
+            if "run" in (signature := said.get("metadata", {})):
+                yield signature["run"], int(signature["number"])
 
 
 # --- who may run
 
 
-def takeovers(record: Record, evidence: Evidence) -> Iterator[tuple[float, Change, Change]]:
-    """When a lease was taken from whom had let it expire, how the other one had got it, and how it was taken."""
-    leases = [change for change in record.changes if change.what == "task lease"]
-    for before, change in pairwise(leases):
-        if change.before and change.after:
-            yield evidence.monotonic(change.at), before, change
-
-
-def check_overlaps(runs: Sequence[Noted], taken: Sequence[float], evidence: Evidence) -> Iterator[str]:
+def check_overlaps(runs: Runs) -> Iterator[str]:
     """A run goes on beside a later one only where it has lost the lease, and then not for long."""
-    for earlier, later in pairwise(runs):
+    for earlier, later in pairwise(runs.all):
         if earlier.ended is None or earlier.ended <= later.started:
             continue
-        lost = [at for at in taken if earlier.started <= at <= later.started]
-        if not lost:
+        lost = runs.lost(earlier)
+        if lost is None or lost.ended > later.started:
             yield f"run {later.run} began while run {earlier.run} had the lease"
             continue
-        thawed = [hit.ended for hit in evidence.hits if hit.fault == "freeze" and hit.began <= lost[0] <= hit.ended]
-        if earlier.ended > max([lost[0], *thawed]) + SOON:
-            yield f"run {earlier.run} went on for {earlier.ended - lost[0]:.1f} s after it had lost the lease"
-
-
-def check_takeovers(taken: Sequence[tuple[float, Change, Change]], evidence: Evidence) -> Iterator[str]:
-    """Only what a fault has come over is taken away (CASES 55)."""
-    for at, before, change in taken:
-        victims = ("all", "database", before.process, "web" if before.process.startswith(("daphne", "uvicorn")) else "")
-        hurt = [hit for hit in evidence.hits if hit.fault in HURTS and hit.victim in victims]
-        if not any(hit.began <= at <= hit.ended + SOON for hit in hurt):
-            yield f"{change.process} took the lease {change.before} of {before.process}, which was not hurt"
+        rests = [hit for hit in runs.evidence.hits if hit.fault in ("freeze", STALL)]
+        woke = [hit.ended for hit in rests if hit.victim in ("all", lost.owner) and hit.began <= lost.ended + SOON]
+        if earlier.ended > max([lost.ended, *woke]) + SOON:
+            yield f"run {earlier.run} went on for {earlier.ended - lost.ended:.1f} s after it had lost the lease"

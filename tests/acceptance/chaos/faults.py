@@ -1,11 +1,14 @@
 """The faults, done to the processes and services of a site as the plan says; and what was done, for the story."""
 
 import asyncio
+import re
 import signal
+import subprocess
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from random import Random
 from typing import NamedTuple
 
@@ -21,7 +24,9 @@ from tests.acceptance.sites import Site
 DUPLICATES = 10  # jobs of one strike
 RECENT = 50  # turns of which they are
 DEATH = "death"  # of a process that nobody has killed
-UNRECOVERABLE = "Unrecoverable error: .*hostname"  # kombu has lost its Redis at a bad moment, and ends the worker
+ENDING = 15.0  # seconds within which a process ends that is asked to
+COLLAPSE = "collapse"  # of a worker whose kombu has lost its Redis at a bad moment: it ends, in order
+UNRECOVERABLE = r"\[(.+),(\d+): CRITICAL/MainProcess\] Unrecoverable error: .*hostname"
 
 
 class Hit(NamedTuple):
@@ -46,46 +51,40 @@ class Faults:
     ) -> None:
         self._site, self._database, self._redis = site, database, redis
         self._processes, self._cancel_one = processes, cancel
-        self._suffering: set[str] = set()
+        self._bearing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._broker = Celery("chaos", broker=redis.url, set_as_current=False)
         self.hits: list[Hit] = []
-        self.deaths: list[str] = []  # processes that ended by themselves for no known reason
-
-    @property
-    def counts(self) -> Counter[str]:
-        """How often each fault was done."""
-        return Counter(hit.fault for hit in self.hits)
+        self.wrong: list[str] = []  # processes that ended by themselves for no known reason, or didn't when asked to
 
     async def strike(self, strike: Strike) -> None:
-        """Does one fault; one that lasts leaves its victim alone while it suffers another."""
-        if strike.seconds and strike.victim in self._suffering:
-            return
-        began = time.monotonic()
-        with self._suffers(strike.victim) if strike.seconds else nullcontext():
-            done = await getattr(self, f"_{strike.fault}")(strike)
-        if done is not False:
-            self.hits.append(Hit(began, time.monotonic(), strike.fault, strike.victim))
-
-    @contextmanager
-    def _suffers(self, victim: str) -> Iterator[None]:
-        self._suffering.add(victim)
-        try:
-            yield
-        finally:
-            self._suffering.remove(victim)
+        """Does one fault; one that lasts waits until its victim has borne another."""
+        async with self._bearing[strike.victim] if strike.seconds else nullcontext():
+            began, done = time.monotonic(), True
+            try:
+                done = await getattr(self, f"_{strike.fault}")(strike)
+            finally:
+                if done is not False:
+                    self.hits.append(Hit(began, time.monotonic(), strike.fault, strike.victim))
 
     async def supervise(self) -> None:
-        """Starts what has ended by itself, as every site's supervisor does."""
-        while True:
-            await asyncio.sleep(0.5)
-            for name, process in self._processes.items():
-                if name not in self._suffering and not process.alive:
-                    await self.strike(Strike(0, DEATH, name, 0.01, 0))
+        """Starts what has ended by itself, as every site's supervisor does; to be called again and again."""
+        for name, process in self._processes.items():
+            if not self._bearing[name].locked() and not process.alive:
+                await self.strike(Strike(0, DEATH, name, 0.01, 0))
 
-    async def _death(self, strike: Strike) -> None:
+    async def _death(self, strike: Strike) -> bool:
         process = self._processes[strike.victim]
-        self.deaths += [] if process.said(UNRECOVERABLE) else [strike.victim]
+        collapsed = process.said(UNRECOVERABLE)
+        self.wrong += [] if collapsed else [f"{strike.victim} has died"]
         await asyncio.to_thread(process.restart)
+        return not collapsed
+
+    def collapses(self, monotonic: Callable[[float], float]) -> Iterator[Hit]:
+        """Those that the workers' logs tell of; `monotonic` is the evidence's."""
+        for worker in self._site.workers:
+            for moment, milliseconds in re.findall(UNRECOVERABLE, worker.log.read_text(errors="replace")):
+                at = datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp() + int(milliseconds) / 1000
+                yield Hit(monotonic(at), monotonic(at) + ENDING, COLLAPSE, worker.name)
 
     async def _kill(self, strike: Strike) -> None:
         process = self._processes[strike.victim]
@@ -95,13 +94,31 @@ class Faults:
 
     _kill_web = _kill
 
-    async def _freeze(self, strike: Strike) -> None:
+    async def _stop(self, strike: Strike) -> bool:
+        """Asks a process to end, as whoever deploys a new version does."""
         process = self._processes[strike.victim]
+        if not process.alive:  # by itself, just now
+            return False
+        process.kill(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(process.wait, ENDING)
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"{strike.victim} has not ended within {ENDING:g} s of SIGTERM")
+        await self._kill(strike)
+        return True
+
+    _stop_web = _stop
+
+    async def _freeze(self, strike: Strike) -> bool:
+        process = self._processes[strike.victim]
+        if not process.alive:
+            return False
         process.kill(signal.SIGSTOP)
         try:
             await asyncio.sleep(strike.seconds)
         finally:
             process.kill(signal.SIGCONT)
+        return True
 
     async def _restart_redis(self, strike: Strike) -> None:
         """What it held is lost: jobs and subscriptions."""

@@ -5,8 +5,10 @@ from random import Random
 from typing import NamedTuple
 
 INPUT, AUTH = "TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"
+BUSY = "The model is busy."  # why an executor asks to be run again
 TALKS_PER_SECOND = 4.5
 LEASE_SECONDS = 2.5
+STREAM_SECONDS, STREAM_BYTES = 5, 2**15  # after which streams are closed, and clients resume them
 REST = 1000  # milliseconds after which PostgreSQL ends a session that rests in a transaction; well below the lease
 
 
@@ -33,6 +35,9 @@ KINDS = {
     "blocking": Kind(4, "work; chunks 2; block 1.5; chunks 2; complete", agents=("blocking",)),
     "failing": Kind(2, "work; chunks 2; silence 0.5; raise"),
     "broken": Kind(1, "raise"),
+    "retrying": Kind(3, "work; chunks 2; retry 2; chunks 2; complete"),
+    "tireless": Kind(2, "work; chunks 2; retry 9"),
+    "busy": Kind(1, "retry 9"),
 }
 
 
@@ -63,9 +68,11 @@ class Rate(NamedTuple):
 
 WORKERS = ("worker-1", "worker-2")
 FAULTS = {
-    "kill": Rate(8, (*WORKERS, *WORKERS, "recovery"), (0.1, 1)),
+    "kill": Rate(7, (*WORKERS, *WORKERS, "recovery"), (0.1, 1)),
     "kill_web": Rate(3, ("web",), (0.1, 1)),
-    "freeze": Rate(8, (*WORKERS, *WORKERS, "web"), (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
+    "stop": Rate(6, WORKERS, (0.1, 1)),
+    "stop_web": Rate(3, ("web",), (0.1, 1)),
+    "freeze": Rate(7, (*WORKERS, *WORKERS, "web"), (1.2 * LEASE_SECONDS, 2 * LEASE_SECONDS)),
     "restart_redis": Rate(3, ("redis",), (0, 1.5)),
     "drop_connections": Rate(10, ("all", "web", *WORKERS)),
     "lose_database": Rate(2, ("database",), (0.2, LEASE_SECONDS)),

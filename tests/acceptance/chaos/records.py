@@ -8,7 +8,7 @@ from tests.acceptance.databases import Postgres
 
 
 class Change(NamedTuple):
-    """A watched column that got another value; `at` is seconds since the epoch."""
+    """A watched column that got another value; `at` and `until` are seconds since the epoch."""
 
     at: float
     process: str
@@ -16,6 +16,7 @@ class Change(NamedTuple):
     key: str
     before: str
     after: str
+    until: float | None  # when the lease, as it was before, was to expire
 
 
 class Event(NamedTuple):
@@ -50,19 +51,29 @@ class Record:
     visible: bool
     lease: str
     restartable: bool
+    blocking: bool  # its executor holds its thread, whatever is asked of it
     last_sequence: int
     events: list[Event] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
 
+    def states(self, turn: Turn) -> list[tuple[str, str]]:
+        """The steps that a turn took from state to state."""
+        found = (change for change in self.changes if (change.what, change.key) == ("turn state", str(turn.id)))
+        return [(change.before, change.after) for change in found]
 
-TASKS = """SELECT t.id, t.state, t.status, t.visible, t.lease, a.restartable, t.last_sequence
+    def claims(self, turn: Turn) -> int:
+        """How often a turn was claimed to be run."""
+        return sum(after == "running" for _, after in self.states(turn))
+
+
+TASKS = """SELECT t.id, t.state, t.status, t.visible, t.lease, a.restartable, a.slug = 'blocking', t.last_sequence
     FROM a2a_django_task t JOIN a2a_django_agent a ON a.id = t.agent_id ORDER BY t.created_at"""
 EVENTS = """SELECT task_id, sequence, kind, state, body, extract(epoch FROM created_at)::float
     FROM a2a_django_event ORDER BY task_id, sequence"""
 TURNS = """SELECT u.task_id, u.id, u.state, u.attempt, u.end_sequence, u.answer, u.error, m.message_id
     FROM a2a_django_turn u JOIN a2a_django_message m ON m.id = u.message_id ORDER BY u.id"""
-CHANGES = "SELECT at, process, what, key, before, after FROM chaos_history ORDER BY id"
+CHANGES = "SELECT at, process, what, key, before, after, until FROM chaos_history ORDER BY id"
 
 
 def read(database: Postgres) -> dict[str, Record]:

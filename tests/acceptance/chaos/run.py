@@ -7,21 +7,25 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.acceptance import folding, processes, sites
 from tests.acceptance.chaos import checks, doors, notes, plan, records, story
+from tests.acceptance.chaos.bystander import Bystander
 from tests.acceptance.chaos.doors import Door
 from tests.acceptance.chaos.evidence import Evidence, Violation
 from tests.acceptance.chaos.faults import Faults
-from tests.acceptance.chaos.notes import FOLDER
-from tests.acceptance.chaos.plan import LEASE_SECONDS, Plan
+from tests.acceptance.chaos.notes import FOLDER, Notes
+from tests.acceptance.chaos.plan import LEASE_SECONDS, STREAM_BYTES, STREAM_SECONDS, Plan
 from tests.acceptance.chaos.talks import Cancel, Conversation
 from tests.acceptance.databases import Postgres
 from tests.acceptance.processes import Process, Redis, python, until
@@ -34,6 +38,9 @@ SETTINGS: dict[str, Any] = {
     "CANCEL_TIMEOUT": 0.5,
     "LOOK_SECONDS": 1,
     "HEARTBEAT_SECONDS": 2,
+    "SHUTDOWN_SECONDS": 1,
+    "STREAM_MAX_SECONDS": STREAM_SECONDS,
+    "STREAM_MAX_BYTES": STREAM_BYTES,
 }
 RECENT = 25  # tasks of which one may be canceled
 LASTING = (
@@ -42,7 +49,10 @@ LASTING = (
     "SELECT task_id, id, sequence, body FROM a2a_django_event",
     "SELECT task_id, id, message_id, body FROM a2a_django_message",
 )
+THREADS = 32  # for faults that take their time
 SETTLING = 90.0  # seconds in which all must have settled when the faults are over
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -65,8 +75,15 @@ class Report:
 def run(folder: Path, seed: int, seconds: float, server: str = "daphne") -> Report:
     """Does what the plan of `seed` says to a site of its own; TEST_POSTGRES_URL says where its database is made."""
     made = plan.make(seed, seconds)
-    with _site(folder, server) as (site, database, redis, recovery):
-        return asyncio.run(Chaos(made, site, database, redis, recovery).run())
+    report = None
+    try:
+        with _site(folder, server) as (site, database, redis, recovery):
+            report = asyncio.run(Chaos(made, site, database, redis, recovery).run())
+    except Exception as error:
+        if report is None:
+            raise
+        report.violations.append(f"VIOLATION: the site did not end in order: {error!r}")
+    return report
 
 
 @contextmanager
@@ -99,25 +116,38 @@ class Chaos:
         self.plan, self.site = made, site
         self.processes = {"web": site.web[0], **{worker.name: worker for worker in site.workers}, "recovery": recovery}
         self.faults = Faults(site, database, redis, self.processes, self._cancel)
-        self.calm = asyncio.Event()
+        self.bystander = Bystander(database.url)
+        self.calm, self.over = asyncio.Event(), asyncio.Event()
         self.began = time.monotonic()
         self.conversations: list[Conversation] = []
-        self.canceling: list[asyncio.Task[Cancel]] = []
+        self.canceling: list[asyncio.Task[None]] = []
+        self.cancels: list[Cancel] = []
         self.violations: list[Violation] = []
-        self.clock: list[tuple[float, float]] = []
 
     async def run(self) -> Report:
-        """The load under faults, then calm, then the checks."""
+        """The load under faults, then calm, then the checks; whatever goes wrong stands in the report."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+        watching = [asyncio.create_task(work) for work in (self._watch(), self._supervise())]
         async with AsyncExitStack() as stack:
             people = {name: await stack.enter_async_context(doors.client(name)) for name in ("ann", "bob")}
             talks = [asyncio.create_task(self._talk(talk, people[talk.user])) for talk in self.plan.talks]
-            watching = [asyncio.create_task(self.faults.supervise()), asyncio.create_task(self._compare_clocks())]
             await asyncio.gather(*map(self._strike, self.plan.strikes))
-            await self._settle(talks)
-            await self._repeat_jobs()
-            for watch in watching:
-                watch.cancel()
+            with self._reporting("The end"):
+                await self._settle(talks)
+            with self._reporting("The repetition of all jobs"):
+                await self._repeat_jobs()
+        self.over.set()
+        self.bystander.leave()
+        await asyncio.gather(*watching)
         return await asyncio.to_thread(self._report)
+
+    @contextmanager
+    def _reporting(self, what: str) -> Iterator[None]:
+        """What is raised within it is one of the violations."""
+        try:
+            yield
+        except Exception as error:
+            self.violations.append(Violation(f"{what} failed: {error!r}\n{traceback.format_exc(limit=-3)}"))
 
     async def _at(self, seconds: float) -> None:
         await asyncio.sleep(self.began + seconds - time.monotonic())
@@ -127,23 +157,34 @@ class Chaos:
         door = Door(http, f"{self.site.web[0].url}/a2a/{talk.agent}", talk.binding)
         conversation = Conversation(talk, door, Random(self.plan.seed + talk.number), self.calm)
         self.conversations.append(conversation)
-        await conversation.hold()
+        with self._reporting(str(talk)):
+            await conversation.hold()
 
     async def _strike(self, strike: plan.Strike) -> None:
         await self._at(strike.at)
-        await self.faults.strike(strike)
+        with self._reporting(str(strike)):
+            await self.faults.strike(strike)
 
-    async def _compare_clocks(self) -> None:
-        while True:
-            self.clock.append((time.time(), time.monotonic()))
-            await asyncio.sleep(0.1)
+    async def _watch(self) -> None:
+        with self._reporting("The bystander"):
+            await asyncio.to_thread(self.bystander.watch)
+
+    async def _supervise(self) -> None:
+        while not self.over.is_set():
+            await asyncio.sleep(0.5)
+            with self._reporting("The supervisor"):
+                await self.faults.supervise()
 
     def _cancel(self, choice: float) -> bool:
         """Cancels one of the newest tasks."""
         known = [conversation for conversation in self.conversations if conversation.task][-RECENT:]
         if known:
-            self.canceling.append(asyncio.create_task(known[int(len(known) * choice)].cancel()))
+            self.canceling.append(asyncio.create_task(self._have_canceled(known[int(len(known) * choice)])))
         return bool(known)
+
+    async def _have_canceled(self, conversation: Conversation) -> None:
+        with self._reporting(f"A cancel of {conversation.task}"):
+            self.cancels.append(await conversation.cancel())
 
     # --- calm
 
@@ -170,8 +211,8 @@ class Chaos:
     async def _repeat_jobs(self) -> None:
         """Once more a job for every turn, and a recovery: nothing may come of it."""
         before = await asyncio.to_thread(self._lasting)
-        turns = [turn for (turn,) in self.site.database.rows("SELECT id FROM a2a_django_turn")]
-        jobs = await asyncio.to_thread(self.faults.publish, turns)
+        turns = await asyncio.to_thread(self.site.database.rows, "SELECT id FROM a2a_django_turn")
+        jobs = await asyncio.to_thread(self.faults.publish, [turn for (turn,) in turns])
         await asyncio.to_thread(until, lambda: self._done(jobs), "all jobs are done", SETTLING)
         after = await asyncio.to_thread(self._lasting)
         changed = {task for task, *_ in before ^ after}
@@ -191,33 +232,51 @@ class Chaos:
 
     def _report(self) -> Report:
         found = Evidence(
-            records=records.read(self.site.database),
-            notes=notes.read(self.site.folder / "notes"),
+            records=self._or("The rows", partial(records.read, self.site.database), {}),
+            notes=self._or("The notes", partial(notes.read, self.site.folder / "notes"), Notes()),
             conversations=self.conversations,
-            cancels=[task.result() for task in self.canceling if task.done()],
-            hits=self.faults.hits,
-            clock=self.clock,
+            cancels=self.cancels,
+            hits=[*self.faults.hits, *self.bystander.stalls],
+            clock=self.bystander.clock,
         )
-        deaths = [Violation(f"{name} has died") for name in self.faults.deaths]
-        violations = [*self.violations, *deaths, *checks.check(found), *self._folds(found)]
+        with self._reporting("The workers' logs"):
+            found.hits.extend(self.faults.collapses(found.monotonic))
+        self.violations += map(Violation, self.faults.wrong)
+        for check in (checks.check, self._folds):
+            with self._reporting("A check"):
+                for violation in check(found):
+                    self.violations.append(violation)
+        told = [
+            self._or("A story", partial(story.tell, one, found, self.site.folder), one.what)
+            for one in list(self.violations)
+        ]
+        return Report(self.plan, self._counts(found), told)
+
+    def _or(self, what: str, call: Callable[[], T], otherwise: T) -> T:
+        """What `call()` returns, or `otherwise`."""
+        with self._reporting(what):
+            return call()
+        return otherwise
+
+    def _counts(self, found: Evidence) -> dict[str, Counter[str]]:
         counts = {
             "turns": Counter(turn.state for record in found.records.values() for turn in record.turns),
             "tasks": Counter(record.state.removeprefix("TASK_STATE_") for record in found.records.values()),
             "talks": Counter(conversation.talk.kind for conversation in self.conversations),
-            "faults": self.faults.counts,
+            "faults": Counter(hit.fault for hit in found.hits),
             "clients came back": Counter({one.talk.way: 0 for one in self.conversations}),
         }
         for conversation in self.conversations:
             counts["clients came back"][conversation.talk.way] += conversation.came_back
-        return Report(self.plan, counts, [story.tell(one, found, self.site.folder) for one in violations])
+        return counts
 
     def _folds(self, found: Evidence) -> Iterator[Violation]:
         """The fold of the log is what the rows and GetTask say."""
         for task in found.records:
             try:
                 folding.check(self.site, task)
-            except AssertionError as error:
-                yield Violation(f"the fold of the log: {error}", task)
+            except Exception as error:
+                yield Violation(f"the fold of the log: {error!r}", task)
 
 
 def main() -> int:

@@ -23,17 +23,21 @@ CREATE TABLE chaos_history (
     what text NOT NULL,
     key text NOT NULL,
     before text NOT NULL,
-    after text NOT NULL
+    after text NOT NULL,
+    until double precision
 );
+CREATE TABLE chaos_bystander (at timestamptz NOT NULL);
+INSERT INTO chaos_bystander VALUES (now());
 CREATE FUNCTION chaos_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO chaos_history (what, key, before, after)
-    VALUES (TG_ARGV[0], NEW.id::text, to_jsonb(OLD) ->> TG_ARGV[1], to_jsonb(NEW) ->> TG_ARGV[1]);
+    INSERT INTO chaos_history (what, key, before, after, until)
+    VALUES (TG_ARGV[0], NEW.id::text, to_jsonb(OLD) ->> TG_ARGV[1], to_jsonb(NEW) ->> TG_ARGV[1],
+        extract(epoch FROM (to_jsonb(OLD) ->> 'lease_expires')::timestamptz));
     RETURN NULL;
 END
 $$;
 """
-WATCHED = [("turn", "state"), ("task", "state"), ("task", "lease")]
+WATCHED = [("turn", "state"), ("turn", "attempt"), ("task", "state"), ("task", "lease")]
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from tests.acceptance.chaos.doors import BrokenError, Door, Item, RefusedError
@@ -17,14 +17,28 @@ CANCELED = "TASK_STATE_CANCELED"
 PERSISTENCE = 3  # errors in a row, when all is well, that make an answer
 
 
+class CutError(BrokenError):
+    """The stream was closed in order, before its end: it is to be resumed."""
+
+
+class Cut(NamedTuple):
+    """A stream that was closed in order, before its end: when, after how many seconds and, at the least, bytes."""
+
+    at: float
+    seconds: float
+    size: int
+
+
 @dataclass
 class Reading:
     """What one reader of a task has seen, however often it had to come back."""
 
     who: str
+    ends: frozenset[str] = TERMINAL  # states that end the stream
     opening: Item | None = None  # the Task as it was, where the stream begins with that
     items: list[Item] = field(default_factory=list)
-    closed: bool = False  # by the server, in order
+    closed: bool = False  # by the server, in order, at its end
+    cuts: list[Cut] = field(default_factory=list)
 
     @property
     def last(self) -> int | None:
@@ -32,6 +46,15 @@ class Reading:
         if self.items:
             return self.items[-1].sequence
         return self.opening.sequence if self.opening else None
+
+    @property
+    def ended(self) -> bool:
+        """Whether what came last is an end: a Message or a state."""
+        last = self.items[-1] if self.items else self.opening
+        if last is None:
+            return False
+        ((kind, data),) = json.loads(last.text).items()
+        return kind == "message" or data.get("status", {}).get("state") in self.ends
 
     def take(self, item: Item, *, opens: bool) -> None:
         """Takes what has come; the first is no event where a stream opens with the Task as it is."""
@@ -122,7 +145,7 @@ class Conversation:
             except BrokenError as error:
                 self.note(f"comes back: {error}")
                 self.came_back += 1
-                in_calm += self.calm.is_set()
+                in_calm += self.calm.is_set() and not isinstance(error, CutError)
                 if in_calm > PERSISTENCE:
                     raise
             await asyncio.sleep(pause * self.random.uniform(0.5, 1.5))
@@ -136,7 +159,8 @@ class Conversation:
             "message": {**message, "taskId": task} if task else message,
             "configuration": {"returnImmediately": self.talk.way == "poll"},
         }
-        sending = Sending(params, bool(task), Reading(f"the sender of {message['messageId']}"))
+        ends = TERMINAL if task else TERMINAL | {INPUT}  # what answers the question ends the task, in all scripts
+        sending = Sending(params, bool(task), Reading(f"the sender of {message['messageId']}", ends))
         self.sendings.append(sending)
         self.note(f"says “{script}” as {sending.message}")
         ways = {"stream": self._stream, "block": self._block, "poll": self._poll}
@@ -190,12 +214,15 @@ class Conversation:
     # --- reading
 
     async def _read(self, events: Any, reading: Reading, *, opens: bool) -> None:
+        began, size = time.monotonic(), 0
         async with events as items:
             async for item in items:
+                size += len(item.text)
                 reading.take(item, opens=opens)
                 self._look(item)
-        if reading.last is None:
-            raise BrokenError("the stream was empty")
+        if not reading.ended:
+            reading.cuts.append(Cut(now := time.monotonic(), now - began, size))
+            raise CutError(f"{reading.who}: the stream was closed after {reading.last}")
         reading.closed = True
         self.note(f"{reading.who}: the stream ended after {reading.last}")
 
@@ -210,10 +237,10 @@ class Conversation:
         reading = Reading(name)
         try:
             await self._persist(lambda: self._subscribe(reading))
-        except (RefusedError, BrokenError) as error:
-            self.note(f"{name}: {error}")
+        except Exception as error:
+            self.note(f"{name}: {error!r}")
             if reading.last is not None or getattr(error, "code", "") != "UNSUPPORTED_OPERATION":
-                self.wrong.append(f"{name} got {error}")
+                self.wrong.append(f"{name} got {error!r}")
             reading.closed = True
 
     async def _subscribe(self, reading: Reading) -> None:
