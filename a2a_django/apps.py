@@ -13,7 +13,7 @@ class A2ADjangoConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from a2a_django import checks, limit_checks  # noqa: F401
+        from a2a_django import checks  # noqa: F401
         from a2a_django.agents import dispatch, recovery, retention  # noqa: F401  (Celery discovers only tasks.py by itself)
 
         autodiscover_modules("agents")

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from django.core import checks
 
-from a2a_django.checks import check_settings
+from a2a_django.checks.settings import check_settings
 
 REDIS = {"default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer"}}
 
@@ -37,7 +37,7 @@ def database(monkeypatch):
 
     def use(vendor, **options):
         connection = types.SimpleNamespace(vendor=vendor, settings_dict={"OPTIONS": options})
-        monkeypatch.setattr("a2a_django.checks.connections", {"default": connection})
+        monkeypatch.setattr("a2a_django.checks.settings.connections", {"default": connection})
 
     return use
 

@@ -14,7 +14,7 @@ ROOMS = [
     *("settings", "signals", "accidents", "encryption", "protocol", "draining", "models", "reencryption", "keys"),
     *("database", "statements", "doorbell", "webhooks", "entries", "snapshots", "batches", "chunks", "event_log"),
     *("agents", "authentication", "throttling", "operations", "bindings", "urls", "routing", "admin", "checks"),
-    *("limit_checks", "apps", "management", "migrations", "__init__"),
+    *("apps", "management", "migrations", "__init__"),
 ]
 
 

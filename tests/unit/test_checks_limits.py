@@ -3,7 +3,7 @@
 import pytest
 from django.core import checks
 
-from a2a_django.limit_checks import check_counting, check_limits
+from a2a_django.checks.limits import check_counting, check_limits
 
 LOCAL = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 REDIS = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://"}}
