@@ -12,7 +12,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from a2a_django import database
+from a2a_django import audit, database
 from a2a_django.agents.schemes import Scheme, security_scheme
 from a2a_django.models import AccessToken
 from a2a_django.models.access_token import FORMAT, UNUSED
@@ -72,9 +72,10 @@ def _find(text: str) -> AccessToken | None:
     token.user = get_user_model().from_db(router.db_for_write(get_user_model()), _USERS, user)
     token.agent_ids = frozenset(row[-1] for row in rows if row[-1] is not None)
     if unused:  # in another thread: the call doesn't wait for it
-        database.log.submit(partial(_note_use, token.pk))
+        database.log.submit(partial(_note_use, token))
     return token
 
 
-def _note_use(key: int) -> None:
-    AccessToken.objects.filter(UNUSED, pk=key).update(last_used_at=Now())
+def _note_use(token: AccessToken) -> None:
+    if AccessToken.objects.filter(UNUSED, pk=token.pk).update(last_used_at=Now()):
+        audit.note("token.used", token=token.prefix, user=token.user_id)

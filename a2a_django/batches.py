@@ -39,6 +39,7 @@ class Writer:
     turn_id: int = 0
     sequence: int = 0
     visible: bool = False
+    state: str = ""  # as clients see it
     terminal: bool = False
     crowded: bool = False  # other turns may wait for the end of this one
     unsure: bool = False  # the answer to a commit was lost: what it wrote may be there
@@ -52,6 +53,7 @@ class Writer:
         """This writer, brought to what the row says."""
         self.lease, self.sequence = task.lease, task.last_sequence
         self.visible, self.terminal, self.crowded = task.visible, task.terminal, task.crowded
+        self.state = task.state if task.visible else ""
         self.unsure = False
         self.metadata = codec.loads(task.metadata)
         messages = dict(Message.objects.filter(task=task).order_by("-pk").values_list("message_id", "body"))
@@ -113,6 +115,15 @@ class Batch:
     def bare(self) -> bool:
         """Whether it has events that change nothing but the number of the last, as chunks do."""
         return bool(self.entries) and not (self.changes or self.messages or self.release or self.activated)
+
+    def state_changes(self) -> list[tuple[int, str, str]]:
+        """The (sequence, state before, state after) of events that change it."""
+        state, found = self.writer.state, []
+        for sequence, entry in self.entries:
+            if entry.state and entry.state != state:
+                found.append((sequence, state, entry.state))
+                state = entry.state
+        return found
 
     def letter(self) -> Letter | None:
         """What a ring may bring of it: events that end no stream and are no answer that a caller waits for."""
@@ -231,4 +242,5 @@ def move(batch: Batch) -> None:
     writer.unfolded, writer.unsure, writer.activated = batch.unfolded(), False, None
     writer.sequence, writer.visible, writer.metadata = batch.sequence, batch.visible, batch.metadata
     writer.terminal = batch.changes.get("state", "") in TERMINAL or writer.terminal
+    writer.state = batch.changes.get("state", writer.state)
     writer.message_ids.update(message.message_id for message in batch.messages)

@@ -188,10 +188,13 @@ commits = Pool("a2a-commit", 1)
 """For what locks the rows of many tasks, appends and renewals of leases: one at a time, or they could deadlock."""
 
 
+signals = Pool("a2a-signals", 1)
+"""For the site's receivers of signals, in order; nothing of ours waits for them."""
+
+
 def _after_fork() -> None:
-    requests.forget()
-    log.forget()
-    commits.forget()
+    for pool in (requests, log, commits, signals):
+        pool.forget()
 
 
 os.register_at_fork(after_in_child=_after_fork)

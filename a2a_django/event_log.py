@@ -17,6 +17,7 @@ from a2a_django.entries import Entry
 from a2a_django.models import Artifact, Event, Task, Turn
 from a2a_django.models.turn import TurnState
 from a2a_django.protocol import codec
+from a2a_django.signals import task_state_changed
 from a2a_django.statements import Insert, Update
 
 
@@ -104,7 +105,16 @@ def _commit(planned: Sequence[Batch]) -> set[Batch]:
     plain = [batch for batch in planned if chunks.only(batch)]
     written = chunks.write(plain) | _write([batch for batch in planned if batch not in plain])
     transaction.on_commit(partial(doorbell.bring, {batch.writer.task_id: batch.letter() for batch in written}))
+    if task_state_changed.has_listeners(Task):
+        changes = [(batch.writer.task_id, *change) for batch in written for change in batch.state_changes()]
+        transaction.on_commit(partial(database.signals.submit, partial(_tell, changes)))
     return written
+
+
+def _tell(changes: Sequence[tuple[str, int, str, str]]) -> None:
+    """Sends the site's receivers what they asked for; Django logs what they raise."""
+    for task_id, sequence, before, after in changes:
+        task_state_changed.send_robust(Task, task_id=task_id, before=before, after=after, sequence=sequence)
 
 
 def _write(planned: Sequence[Batch]) -> set[Batch]:

@@ -9,6 +9,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
+from a2a_django import audit
 from a2a_django.admin import deletion, task_page
 from a2a_django.admin.lists import ReadOnlyAdmin
 from a2a_django.agents import retention
@@ -80,6 +81,7 @@ class TaskAdmin(ReadOnlyAdmin):
         """Adds what the task's page shows below its own fields."""
         if isinstance(obj, Task):
             context["page"] = task_page.of(obj, after=request.GET.get("after", ""))
+            audit.note("task.read_in_admin", task=obj.pk, user=request.user.pk)
         return super().render_change_form(request, context, add, change, form_url, obj)
 
     @admin.display(description="task")

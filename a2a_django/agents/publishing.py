@@ -1,11 +1,13 @@
 """Publishes the draft of a card as its next version, or an old version once more."""
 
 import hashlib
+from functools import partial
 from typing import Any
 
 from django.db import transaction
 from django.db.models.functions import Now
 
+from a2a_django import audit
 from a2a_django.agents import card_checks, card_import, documents
 from a2a_django.agents.documents import Document
 from a2a_django.models import Agent, AgentCardVersion
@@ -16,7 +18,7 @@ from a2a_django.protocol import codec
 def publish(agent: Agent, user: Any = None, note: str = "") -> AgentCardVersion:
     """The version that is served from now on; the newest one, if the draft says the same. UnfitError."""
     _wait_for_others(agent)
-    return _publish(agent, documents.of(agent), user, note)
+    return _publish(agent, documents.of(agent), user, note, "card.published")
 
 
 @transaction.atomic
@@ -25,7 +27,8 @@ def roll_back(version: AgentCardVersion, user: Any = None, note: str = "") -> Ag
     document = codec.loads(version.content)
     _wait_for_others(version.agent)
     card_import.store(version.agent, document)
-    return _publish(version.agent, document, user, note or f"Version {version.number} again")
+    note = note or f"Version {version.number} again"
+    return _publish(version.agent, document, user, note, "card.rolled_back")
 
 
 def differs(agent: Agent) -> bool:
@@ -33,7 +36,7 @@ def differs(agent: Agent) -> bool:
     return agent.published is not None and codec.loads(agent.published.content) != documents.of(agent)
 
 
-def _publish(agent: Agent, document: Document, user: Any, note: str) -> AgentCardVersion:
+def _publish(agent: Agent, document: Document, user: Any, note: str, event: str) -> AgentCardVersion:
     card_import.refuse(card_checks.problems(agent, document))
     newest = agent.card_versions.first()
     if newest is None or codec.loads(newest.content) != document:
@@ -47,6 +50,8 @@ def _publish(agent: Agent, document: Document, user: Any, note: str) -> AgentCar
             note=note,
         )
     agent.published = newest
+    facts = {"agent": agent.slug, "version": newest.number, "user": user and user.pk}
+    transaction.on_commit(partial(audit.note, event, **facts))
     return newest
 
 

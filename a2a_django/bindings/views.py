@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from a2a_django import draining, throttling
+from a2a_django import audit, draining, throttling
 from a2a_django.agents import card
 from a2a_django.bindings import admission, faults, handover
 from a2a_django.bindings import caller as callers
@@ -25,6 +25,7 @@ from a2a_django.bindings.refusals import Restating
 from a2a_django.bindings.streaming import EventStream
 from a2a_django.doorbell import Ear
 from a2a_django.models import Agent, Caller
+from a2a_django.models.access_token import FORMAT
 from a2a_django.operations import Stream
 from a2a_django.protocol import errors, versions
 from a2a_django.settings import a2a_settings
@@ -105,9 +106,22 @@ class A2AView(Restating, APIView):
 
     def shown(self, error: Exception) -> errors.A2AError:
         """`error` as the client may see it; one more failure of its address if its credentials were wrong."""
+        shown = faults.as_a2a(error, type(self).__name__)
         if isinstance(error, exceptions.AuthenticationFailed):
             throttling.FailureThrottle().note(self.request)
-        return faults.as_a2a(error, type(self).__name__)
+            self._note("authentication.failed")
+        elif isinstance(shown, errors.PermissionDeniedError):
+            self._note("access.denied", reason=shown.message)
+        return shown
+
+    def _note(self, event: str, **facts: Any) -> None:
+        """A refusal, for the audit; it may come before anything is known of the caller."""
+        request, agent = self.request, self.caller.agent.slug if self.caller else self.kwargs.get("agent")
+        token = FORMAT.search(request.headers.get("Authorization", ""))
+        address = throttling.address(request) or request.META.get("REMOTE_ADDR")
+        user = getattr(getattr(request, "_user", None), "pk", None)  # not `user`, which may fail once more
+        named = {"agent": agent, "user": user, "token": token and token[1], "address": address}
+        audit.note(event, denied=True, **named, **facts)
 
     def _show_exception(self, error: Exception, context: Mapping[str, Any]) -> HttpResponse:
         shown = self.shown(error)

@@ -4,6 +4,7 @@ import hashlib
 import re
 from datetime import timedelta
 from functools import cached_property
+from typing import Any
 
 from django.conf import settings
 from django.db import models
@@ -12,6 +13,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 from django.utils.crypto import constant_time_compare, get_random_string
 
+from a2a_django import audit
 from a2a_django.models.agent import Agent
 from a2a_django.models.caller import Scope
 from a2a_django.models.fields import IdentifierField, string_list
@@ -35,7 +37,10 @@ class AccessTokenQuerySet(models.QuerySet["AccessToken"]):
 
     def revoke(self) -> int:
         """Makes them worthless from the next call on; how many were not so yet."""
-        return self.filter(revoked_at=None).update(revoked_at=Now())
+        good = self.filter(revoked_at=None)
+        for prefix, user in good.values_list("prefix", "user"):
+            audit.note("token.revoked", token=prefix, user=user)
+        return good.update(revoked_at=Now())
 
 
 class AccessToken(models.Model):
@@ -74,6 +79,13 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Notes a new one for the audit."""
+        made = self._state.adding
+        super().save(*args, **kwargs)
+        if made:
+            audit.note("token.made", token=self.prefix, user=self.user_id, scopes=" ".join(self.scopes))
 
     def renew(self) -> str:
         """The text of the token, made now and told this once; the caller saves."""

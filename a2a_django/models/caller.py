@@ -7,6 +7,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import TextChoices
 
+from a2a_django import audit
 from a2a_django.models.agent import Agent
 from a2a_django.models.tenant import Tenant
 from a2a_django.protocol import errors
@@ -45,6 +46,11 @@ class Caller:
         name = f"{self.scope_prefix}{scope}"
         if self.scopes is not None and name not in self.scopes:
             raise errors.PermissionDeniedError(f"The credentials lack the scope {name}", {"scope": name})
+
+    def note(self, event: str, **facts: Any) -> None:
+        """An `audit.note` of what this caller has done."""
+        tenant = self.tenant.slug if self.tenant else ""
+        audit.note(event, agent=self.agent.slug, tenant=tenant, user=self.user.pk, **facts)
 
     @property
     def authenticated(self) -> bool:

@@ -1,11 +1,13 @@
 """The keys that agent cards are signed with (A2A 8.4)."""
 
 from datetime import timedelta
+from typing import Any
 
 from django.db import models
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 
+from a2a_django import audit
 from a2a_django.encryption import DecryptionError
 from a2a_django.models.fields import EncryptedField, IdentifierField
 
@@ -37,6 +39,8 @@ class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
         Nothing needs their private halves any more, so these are erased.
         """
         until = models.ExpressionWrapper(Now() + keep, output_field=models.DateTimeField()) if keep else Now()
+        for kid in self.values_list("kid", flat=True):
+            audit.note("key.retired", key=kid)
         return self.update(retired_at=Coalesce("retired_at", Now()), published_until=until, private_key="")
 
 
@@ -58,6 +62,13 @@ class SigningKey(models.Model):
 
     def __str__(self) -> str:
         return str(self.kid)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Notes a new one for the audit."""
+        made = self._state.adding
+        super().save(*args, **kwargs)
+        if made:
+            audit.note("key.made", key=self.kid, algorithm=self.algorithm)
 
     @property
     def state(self) -> str:

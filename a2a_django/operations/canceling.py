@@ -27,6 +27,8 @@ def cancel_task(caller: Caller, request: CancelTaskRequest, ear: Ear) -> str | C
     caller.need(Scope.CANCEL)
     ear.listen(request.id)
     task = visible_task(caller, request.id)
+    if not task.terminal:
+        caller.note("task.cancel_requested", task=task.pk)
     while not task.terminal:
         if task.lease and _ask(task):
             return partial(_wait, task.pk, ear)

@@ -49,7 +49,8 @@ def delete_push_config(caller: Caller, request: DeleteTaskPushNotificationConfig
     """Deletes a config; doing it again is no error."""
     caller.need(Scope.PUSH)
     _check_supported(caller)
-    PushConfig.objects.filter(task=visible_task(caller, request.task_id), config_id=request.id).delete()
+    if PushConfig.objects.filter(task=visible_task(caller, request.task_id), config_id=request.id).delete()[0]:
+        caller.note("push_config.deleted", task=request.task_id, config=request.id)
     return "{}"
 
 
@@ -93,6 +94,8 @@ def _store(caller: Caller, task: Task, config: TaskPushNotificationConfig) -> Pu
     }
     config_id = config.id or str(uuid4())
     stored, _ = PushConfig.objects.update_or_create(task=task, config_id=config_id, defaults=values)
+    # The rest of a URL may hold a secret.
+    caller.note("push_config.stored", task=task.pk, config=config_id, host=urlsplit(config.url).hostname)
     return stored
 
 

@@ -132,6 +132,7 @@ def _new_task(
             _take(task)
         statements.insert([task])
         turn = _store(caller, request, task, stamp, running=running)
+    caller.note("task.created", task=task.pk)
     return Accepted(task.pk, turn.pk, ear, length)
 
 

@@ -11,10 +11,10 @@ import pytest
 import a2a_django
 
 ROOMS = [
-    *("settings", "signals", "accidents", "encryption", "protocol", "draining", "models", "reencryption", "keys"),
-    *("database", "statements", "doorbell", "webhooks", "entries", "snapshots", "batches", "chunks", "event_log"),
-    *("agents", "authentication", "throttling", "operations", "bindings", "urls", "routing", "admin", "checks"),
-    *("apps", "management", "migrations", "__init__"),
+    *("settings", "signals", "accidents", "audit", "encryption", "protocol", "draining", "models", "reencryption"),
+    *("keys", "database", "statements", "doorbell", "webhooks", "entries", "snapshots", "batches", "chunks"),
+    *("event_log", "agents", "authentication", "throttling", "operations", "bindings", "urls", "routing", "admin"),
+    *("checks", "apps", "management", "migrations", "__init__"),
 ]
 
 
