@@ -178,7 +178,7 @@ def check_overlaps(runs: Runs) -> Iterator[str]:
     """Two runs go on at once only where one has lost the lease, and that one not for long."""
     for earlier, later in pairwise(runs.all):
         lost = [tenure for tenure in map(runs.lost, (earlier, later)) if tenure and tenure.ended <= later.started]
-        if earlier.ended is not None and earlier.ended > later.started and not lost:
+        if (earlier.ended or earlier.last_said) > later.started and not lost:
             yield f"run {later.run} began while run {earlier.run} had the lease"
     for run in runs.all:
         tenure, ended = runs.lost(run), run.ended or 0
