@@ -175,15 +175,18 @@ def _signatures(events: Sequence[Event]) -> Iterator[tuple[str, int]]:
 
 
 def check_overlaps(runs: Runs) -> Iterator[str]:
-    """A run goes on beside a later one only where it has lost the lease, and then not for long."""
+    """Two runs go on at once only where one has lost the lease, and that one not for long."""
     for earlier, later in pairwise(runs.all):
-        if earlier.ended is None or earlier.ended <= later.started:
-            continue
-        lost = runs.lost(earlier)
-        if lost is None or lost.ended > later.started:
+        lost = [tenure for tenure in map(runs.lost, (earlier, later)) if tenure and tenure.ended <= later.started]
+        if (earlier.ended or earlier.last_said) > later.started and not lost:
             yield f"run {later.run} began while run {earlier.run} had the lease"
-            continue
-        rests = [hit for hit in runs.evidence.hits if hit.fault in ("freeze", STALL)]
-        woke = [hit.ended for hit in rests if hit.victim in ("all", lost.owner) and hit.began <= lost.ended + SOON]
-        if earlier.ended > max([lost.ended, *woke]) + SOON:
-            yield f"run {earlier.run} went on for {earlier.ended - lost.ended:.1f} s after it had lost the lease"
+    for run in runs.all:
+        tenure, ended = runs.lost(run), run.ended or 0
+        if tenure and ended > _woke(tenure, runs.evidence) + SOON:
+            yield f"run {run.run} went on for {ended - tenure.ended:.1f} s after it had lost the lease"
+
+
+def _woke(lost: Tenure, evidence: Evidence) -> float:
+    """When a process could notice at last that it had lost a lease."""
+    rests = [hit for hit in evidence.hits if hit.fault in ("freeze", STALL) and hit.victim in ("all", lost.owner)]
+    return max([lost.ended, *(hit.ended for hit in rests if hit.began <= lost.ended + SOON)])

@@ -59,6 +59,8 @@ class Faults:
     async def strike(self, strike: Strike) -> None:
         """Does one fault; one that lasts waits until its victim has borne another."""
         async with self._bearing[strike.victim] if strike.seconds else nullcontext():
+            if strike.seconds and strike.victim in self._processes:
+                await self._revive(strike.victim)
             began, done = time.monotonic(), True
             try:
                 done = await getattr(self, f"_{strike.fault}")(strike)
@@ -68,16 +70,19 @@ class Faults:
 
     async def supervise(self) -> None:
         """Starts what has ended by itself, as every site's supervisor does; to be called again and again."""
-        for name, process in self._processes.items():
-            if not self._bearing[name].locked() and not process.alive:
-                await self.strike(Strike(0, DEATH, name, 0.01, 0))
+        for name in self._processes:
+            if not self._bearing[name].locked():
+                async with self._bearing[name]:
+                    await self._revive(name)
 
-    async def _death(self, strike: Strike) -> bool:
-        process = self._processes[strike.victim]
-        collapsed = process.said(UNRECOVERABLE)
-        self.wrong += [] if collapsed else [f"{strike.victim} has died"]
+    async def _revive(self, name: str) -> None:
+        process, began = self._processes[name], time.monotonic()
+        if process.alive:
+            return
+        if not process.said(UNRECOVERABLE):
+            self.wrong.append(f"{name} has died")
+            self.hits.append(Hit(began, began, DEATH, name))
         await asyncio.to_thread(process.restart)
-        return not collapsed
 
     def collapses(self, monotonic: Callable[[float], float]) -> Iterator[Hit]:
         """Those that the workers' logs tell of; `monotonic` is the evidence's."""
@@ -94,31 +99,25 @@ class Faults:
 
     _kill_web = _kill
 
-    async def _stop(self, strike: Strike) -> bool:
+    async def _stop(self, strike: Strike) -> None:
         """Asks a process to end, as whoever deploys a new version does."""
         process = self._processes[strike.victim]
-        if not process.alive:  # by itself, just now
-            return False
         process.kill(signal.SIGTERM)
         try:
             await asyncio.to_thread(process.wait, ENDING)
         except subprocess.TimeoutExpired:
             self.wrong.append(f"{strike.victim} has not ended within {ENDING:g} s of SIGTERM")
         await self._kill(strike)
-        return True
 
     _stop_web = _stop
 
-    async def _freeze(self, strike: Strike) -> bool:
+    async def _freeze(self, strike: Strike) -> None:
         process = self._processes[strike.victim]
-        if not process.alive:
-            return False
         process.kill(signal.SIGSTOP)
         try:
             await asyncio.sleep(strike.seconds)
         finally:
             process.kill(signal.SIGCONT)
-        return True
 
     async def _restart_redis(self, strike: Strike) -> None:
         """What it held is lost: jobs and subscriptions."""
