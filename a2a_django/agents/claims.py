@@ -73,6 +73,7 @@ class Claim:
     timeout: float | None = None  # seconds
     available: frozenset[str] = frozenset()  # the extensions that may be activated
     current_task: ProtoTask | None = None
+    spoken: bool = False  # of the task: an executor can't answer by a Message any more
     related_tasks: list[ProtoTask] = field(default_factory=list)
 
 
@@ -97,6 +98,8 @@ def claim(turn_id: int) -> Claim | None:
         if not start(turn_id, task.last_sequence):
             transaction.set_rollback(True)
             return None
+    shown = current_task(task, before=key) if task.visible else None
+    spoken = shown is not None and _is_spoken_of(task, shown)
     return Claim(
         turn_id=turn_id,
         executor=executor,
@@ -107,15 +110,16 @@ def claim(turn_id: int) -> Claim | None:
         restartable=restartable,
         timeout=timeout,
         available=frozenset(context.get("available", ())),
-        current_task=_spoken_of(task, current_task(task, before=key)) if task.visible else None,
+        current_task=shown if spoken or attempt else None,
+        spoken=spoken,
         related_tasks=related_tasks(task, asked),
     )
 
 
-def _spoken_of(task: Task, found: ProtoTask) -> ProtoTask | None:
-    """`found`, or None if it only is what a caller got who did not wait: the executor may still answer by a Message."""
+def _is_spoken_of(task: Task, shown: ProtoTask) -> bool:
+    """False if it may only be what a caller got who did not wait: the executor can still answer by a Message."""
     said = task.last_sequence > 1 or task.state != TaskState.SUBMITTED
-    return found if said or found.history or found.artifacts or found.metadata else None
+    return said or bool(shown.history or shown.artifacts or shown.metadata)
 
 
 def start(turn_id: int, sequence: int) -> bool:

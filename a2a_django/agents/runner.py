@@ -59,7 +59,7 @@ class _Run:
         self.contract = Contract(
             self.writer.task_id,
             self.writer.context_id,
-            follow_up=task is not None,
+            follow_up=claim.spoken,
             artifact_ids={artifact.artifact_id for artifact in task.artifacts} if task else set(),
         )
         self.wake = asyncio.Event()

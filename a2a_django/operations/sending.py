@@ -206,6 +206,7 @@ def _claim(caller: Caller, request: SendMessageRequest, task: Task, turn: Turn) 
         timeout=caller.agent.turn_timeout,
         available=caller.available,
         current_task=claims.current_task(task, before=turn.message_id) if task.visible else None,
+        spoken=task.visible,
         related_tasks=claims.related_tasks(task, request),
     )
 
