@@ -125,7 +125,7 @@ class A2ASettings:
     MAX_ATTEMPTS: int = 3
     """How often a turn is tried whose process dies, if its agent is restartable, or whose executor raises Retry."""
     REDISPATCH_SECONDS: float = 60
-    """A queued turn that nobody has started for so long is handed on again, and then after twice as long."""
+    """A queued turn that nobody has started for so long is handed on again, then after twice as long, at most 16."""
     SHUTDOWN_SECONDS: float = 20
     """How long a Celery worker that is stopped lets its turns run on; then others run them again, or they fail.
 

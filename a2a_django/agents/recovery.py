@@ -26,6 +26,7 @@ from a2a_django.settings import a2a_settings
 log = logging.getLogger(__name__)
 
 AT_ONCE = 200  # turns of one round: the next comes soon
+MOST = 16  # times REDISPATCH_SECONDS: the longest that a queued turn is waited for
 
 
 def recover() -> int:
@@ -107,12 +108,16 @@ def _status(task: Task, state: TaskState, turns: list[Turn]) -> Any:
 
 
 def _lost() -> Any:
-    """The tasks of turns that could run, but nobody has started; each is waited for twice as long as before."""
+    """The tasks of turns that could run, but nobody has started; each is waited for twice as long as before.
+
+    That spares a broker with more work than workers. It has a bound: jobs may be lost over and over, too.
+    """
     earlier = Turn.objects.filter(task=OuterRef("task"), pk__lt=OuterRef("pk")).exclude(state__in=ENDED)
     due = ExpressionWrapper(F("handed_at") + (F("handed_at") - F("due_at")), output_field=DateTimeField())
     patience = timedelta(seconds=a2a_settings.REDISPATCH_SECONDS)
     waiting = Turn.objects.queued().filter(~Exists(earlier), task__lease="", handed_at__lt=Now() - patience)
-    return waiting.annotate(due=due).filter(due__lt=Now()).order_by("pk").values_list("pk", "task_id", "handed_at")
+    due_by_now = Q(due__lt=Now()) | Q(handed_at__lt=Now() - MOST * patience)
+    return waiting.annotate(due=due).filter(due_by_now).order_by("pk").values_list("pk", "task_id", "handed_at")
 
 
 def _hand_again(lost: tuple[int, str, Any]) -> bool:

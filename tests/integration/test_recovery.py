@@ -240,7 +240,10 @@ def test_a_job_that_is_lost_again_is_handed_on_again(client, make_task, a2a, mon
 def test_patience_doubles(client, make_task):
     task = make_task(Agent.objects.get(), text="task completed", visible=False)
     turn = lost_turn(task)
-    for due, handed, lost in [(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)]:
+    for due, handed, lost in [
+        *[(100, 61, True), (100, 40, False), (1000, 400, False), (1000, 501, True)],
+        *[(9000, 959, False), (9000, 961, True)],  # and has a bound
+    ]:
         times = {"due_at": Now() - timedelta(seconds=due), "handed_at": Now() - timedelta(seconds=handed)}
         Turn.objects.filter(pk=turn.pk).update(**times)
         assert bool(recovery._lost()) is lost, (due, handed)

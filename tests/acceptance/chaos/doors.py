@@ -16,6 +16,10 @@ class BrokenError(Exception):
     """The call failed in a way that leaves open what became of it: it is to be made again."""
 
 
+class AnsweredError(BrokenError):
+    """The server itself says so."""
+
+
 class RefusedError(Exception):
     """The server's definite no."""
 
@@ -103,7 +107,7 @@ class Door:
                 kind = value
             elif name == "data":
                 if kind:
-                    raise BrokenError(value[:300])
+                    raise AnsweredError(value[:300])
                 yield Item(sequence, self._unwrapped(value))
 
     def _unwrapped(self, text: str) -> str:
@@ -113,10 +117,10 @@ class Door:
 
     def _check(self, status: int, text: str) -> None:
         if status >= 500:
-            raise BrokenError(f"{status} {text[:300]}")
+            raise AnsweredError(f"{status} {text[:300]}")
         error = json.loads(text).get("error")
         if error and error["code"] == -32603:
-            raise BrokenError(text[:300])
+            raise AnsweredError(text[:300])
         if error or status >= 400:
             raise RefusedError(_reason(error), text)
 

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "LEASE_SECONDS": LEASE_SECONDS,
     "RECOVERY_SECONDS": 1,
     "REDISPATCH_SECONDS": 2,
+    "IDEMPOTENCY_SECONDS": 86_400,  # some clients come again with their first message for as long as the faults last
     "CANCEL_TIMEOUT": 0.5,
     "LOOK_SECONDS": 1,
     "HEARTBEAT_SECONDS": 2,

@@ -9,11 +9,12 @@ from random import Random
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from tests.acceptance.chaos.doors import BrokenError, Door, Item, RefusedError
+from tests.acceptance.chaos.doors import AnsweredError, BrokenError, Door, Item, RefusedError
 from tests.acceptance.chaos.plan import INPUT, KINDS, Talk
 
 TERMINAL = frozenset(f"TASK_STATE_{name}" for name in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
 CANCELED = "TASK_STATE_CANCELED"
+TIRING = 10  # answers to come again, after which a client does so less often: many would be too much for the site
 PERSISTENCE = 3  # errors in a row, when all is well, that make an answer
 
 
@@ -138,7 +139,7 @@ class Conversation:
 
     async def _persist(self, call: Callable[[], Awaitable[None]]) -> None:
         """Makes the call until it succeeds; an error that comes again and again when all is well is the answer."""
-        pause, in_calm = 0.1, 0
+        pause, in_calm, answers = 0.1, 0, 0
         while True:
             try:
                 return await call()
@@ -146,10 +147,12 @@ class Conversation:
                 self.note(f"comes back: {error}")
                 self.came_back += 1
                 in_calm += self.calm.is_set() and not isinstance(error, CutError)
+                answers += isinstance(error, AnsweredError)
                 if in_calm > PERSISTENCE:
                     raise
             await asyncio.sleep(pause * self.random.uniform(0.5, 1.5))
-            pause = min(pause * 2, 1)
+            tired = answers > TIRING and not self.calm.is_set()
+            pause = min(pause * 2, 20 if tired else 1)
 
     # --- sending
 
