@@ -11,8 +11,8 @@ from django.db.models import F
 from a2a_django import database
 from a2a_django.agents import dispatch
 from a2a_django.models import Event, Task, Turn
+from tests.client_fixtures import in_threads
 from tests.clients import Error, kinds, state
-from tests.integration.test_costs import in_threads
 from tests.integration.test_races import one_terminal_event, queued_turn
 
 pytestmark = pytest.mark.parametrize("binding", ["rest"], indirect=True)
