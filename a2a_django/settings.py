@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 
@@ -173,7 +174,12 @@ class A2ASettings:
 
     def __getattribute__(self, name: str) -> Any:
         default = object.__getattribute__(self, name)  # AttributeError for a name that is no setting
-        return getattr(settings, "A2A", {}).get(name, default) if name.isupper() else default
+        if not name.isupper():
+            return default
+        try:
+            return getattr(settings, "A2A", {}).get(name, default)
+        except AttributeError:  # never the defaults instead: the site may have meant to be stricter
+            raise ImproperlyConfigured("A2A must be a dict: write A2A = {}, every key has a default.") from None
 
     @classmethod
     def names(cls) -> frozenset[str]:

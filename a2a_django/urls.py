@@ -16,7 +16,8 @@ from a2a_django.settings import a2a_settings
 
 app_name = "a2a_django"
 
-PREFIX = re.escape(a2a_settings.PATH.strip("/"))
+# str(): a value of another type is for the system checks to tell, and they import this.
+PREFIX = re.escape(str(a2a_settings.PATH).strip("/"))
 BELOW = r"(?:/[\s\S]*)?" if PREFIX else r"[\s\S]*"
 WITHIN = f"^{PREFIX}/" if PREFIX else "^"
 AGENT = WITHIN + r"(?P<agent>[-\w]+)"
@@ -64,7 +65,7 @@ def _legacy_rest() -> list[URLPattern]:
 
 
 def _cards(route: str, name: str) -> list[URLPattern]:
-    path = a2a_settings.AGENT_CARD_PATH.strip("/").replace(".", r"\.")
+    path = str(a2a_settings.AGENT_CARD_PATH).strip("/").replace(".", r"\.")
     old = _path(rf"{route}\.well-known/agent\.json", cards.LegacyAgentCardView, f"v0_3-{name}")
     return [_path(route + path, cards.AgentCardView, name), *([old] if a2a_settings.ENABLE_V0_3 else ())]
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core import checks
-from django.db import DatabaseError, connections, router
+from django.db import Error, connections, router
 
 from a2a_django.agents import registry
 from a2a_django.models import Agent, Task
@@ -51,9 +50,9 @@ def unsafe_address() -> Iterator[checks.CheckMessage]:
     """Cards that lead to whatever address a request came by, or to one without TLS."""
     base = a2a_settings.BASE_URL
     if not base:
-        text = "A2A['BASE_URL'] is empty: agent cards name the address that the request came by, and so do caches."
+        text = "A2A['BASE_URL'] is empty: agent cards name whatever address a request came by, and caches keep them."
         hint = "Set it to the site's public address, like https://agents.example.com."
-    elif isinstance(base, str) and urlsplit(base).scheme == "http":
+    elif isinstance(base, str) and base.lower().startswith("http:"):
         text = f"A2A['BASE_URL'] is {base!r}: clients send credentials and messages for all to read (A2A 7.1)."
         hint = "Serve the site by HTTPS, or behind a proxy that does, and name that address."
     else:
@@ -62,14 +61,15 @@ def unsafe_address() -> Iterator[checks.CheckMessage]:
 
 
 def kept_connections() -> Iterator[checks.CheckMessage]:
-    """Connections that threads of an ASGI server keep, without a bound."""
+    """Connections that requests to an ASGI server leave behind, without a bound."""
     alias = router.db_for_write(Task)
     database = connections[alias].settings_dict
     age, pool = database.get("CONN_MAX_AGE"), database.get("OPTIONS", {}).get("pool")
     if age != 0 and not pool and connections[alias].vendor != "sqlite" and getattr(settings, "ASGI_APPLICATION", None):
         yield checks.Warning(
-            f"The database {alias!r} has CONN_MAX_AGE = {age!r}: under ASGI the site's own views run in threads that "
-            "come and go, and each leaves its connection open. A2A's threads keep theirs anyway.",
+            f"The database {alias!r} has CONN_MAX_AGE = {age!r}: under ASGI the site's own views run in a thread "
+            "for each request, so that no connection is used again, and each stays open until Python's garbage "
+            "collector comes by. A2A's threads keep theirs anyway.",
             hint=f"Set DATABASES[{alias!r}]['CONN_MAX_AGE'] = 0; with psycopg, ['OPTIONS']['pool'] instead saves the "
             "site's views from opening one each time.",
             id="a2a.W013",
@@ -80,7 +80,7 @@ def agents_as_they_are() -> Iterator[checks.CheckMessage]:
     """Agents that strangers may call, and those that nobody can run."""
     try:
         agents = list(Agent.objects.filter(enabled=True).order_by("slug"))
-    except DatabaseError:  # it is away, or has no tables yet: for others to say
+    except Error:  # it is away, or has no tables yet: for others to say
         return
     shared = [agent.slug for agent in agents if agent.anonymous_access != AnonymousAccess.DENIED]
     if shared:

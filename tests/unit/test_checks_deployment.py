@@ -5,7 +5,7 @@ import types
 import pytest
 from cryptography.fernet import Fernet
 from django.core import checks
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from a2a_django.checks import deployment
 from a2a_django.checks.deployment import check_deployment
@@ -57,7 +57,10 @@ def test_no_keys_of_its_own(found):
     assert "reencrypt" in message.hint
 
 
-@pytest.mark.parametrize(("url", "what"), [("", "is empty"), ("http://agents.example.com", "credentials")])
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [("", "is empty"), ("http://agents.example.com", "credentials"), ("HTTP://a.example", "credentials")],
+)
 def test_an_address_that_is_not_safe(found, url, what):
     messages = found(BASE_URL=url)
     assert list(messages) == ["a2a.W012"]
@@ -97,15 +100,16 @@ def test_agents_that_nobody_can_run(found, make_agent):
     assert found() == {}
 
 
-def test_a_database_without_tables_is_for_others_to_tell_of(found, monkeypatch):
+@pytest.mark.parametrize("error", [DatabaseError("no such table"), InterfaceError("connection already closed")])
+def test_a_database_without_tables_is_for_others_to_tell_of(found, monkeypatch, error):
     def absent(**conditions):
-        raise DatabaseError("no such table")
+        raise error
 
     monkeypatch.setattr(Agent.objects, "filter", absent)
     assert found() == {}
 
 
-@pytest.mark.parametrize("a2a", [None, [], {"BASE_URL": 5}])
+@pytest.mark.parametrize("a2a", [None, [], {"BASE_URL": 5}, {"BASE_URL": "https://[a"}])
 def test_settings_that_are_wrong_are_told_elsewhere(found, settings, a2a):
     found()
     settings.A2A = a2a
