@@ -138,6 +138,22 @@ def test_what_limits_cost(make_client, make_tenant, statements, a2a):
     assert cost(lambda: client.task("task completed")) == bare + 1
 
 
+def test_what_it_costs_to_be_in_a_tenant(client, make_user, make_tenant, statements):
+    """One statement, for members and others; nothing where none is named."""
+    ann, group = make_user("ann"), Group.objects.create(name="sales")
+    make_tenant("acme", members=[ann]), make_tenant("globex", members=[group]), make_tenant("open")
+    ann.groups.add(group)
+
+    def cost(client):
+        client.list()
+        statements.begin()
+        client.list()
+        return statements.count
+
+    ann = client.as_("ann")
+    assert [cost(ann.within(slug)) - cost(ann) for slug in ("acme", "globex", "open")] == [1, 1, 1]
+
+
 def test_a_list_costs_the_same_however_long_it_is(client, statements):
     counts = []
     for _ in range(2):
